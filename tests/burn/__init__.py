@@ -1,0 +1,1 @@
+"""Burn's own programs, used as references and clients."""

@@ -1,0 +1,171 @@
+"""Ask Burn itself: builds the cargo projects beside this file and talks to `oracle/`.
+
+    with Oracle(build(ORACLE)) as oracle:
+        answers = oracle.run([case, ...])
+
+A case and an answer are described in `oracle/src/main.rs`. This module adds one kind of answer: a case in which the
+process died or fell silent has `{"abort": why}`, and the next case meets a fresh process.
+"""
+
+import contextlib
+import os
+import resource
+import select
+import struct
+import subprocess
+import threading
+import time
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import msgspec
+
+HERE = Path(__file__).parent
+ORACLE = HERE / "oracle"
+DIGITS = HERE / "digits"
+
+Case: TypeAlias = bytes | Sequence[Any]
+"""`[seed, tensors, aliases, ops, reads]`, or its msgpack bytes."""
+Answer: TypeAlias = dict[str, Any]
+
+
+class OracleError(RuntimeError):
+    """A cargo project did not build."""
+
+
+def build(project_dir: Path, *, features: Sequence[str] = ()) -> Path:
+    """Build a cargo project (again) and return its executable.
+
+    What cargo makes lies in `$XDG_CACHE_HOME/burn-xla/cargo/<project>[-<feature>...]`, outside the checkout: a first
+    build takes minutes, one without changes well under a second.
+
+    Raises:
+        OracleError: cargo is missing or fails.
+    """
+    manifest = project_dir / "Cargo.toml"
+    package = tomllib.loads(manifest.read_text())["package"]["name"]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    target = cache / "burn-xla" / "cargo" / "-".join([project_dir.name, *features])
+    command = ["cargo", "build", "--quiet", "--manifest-path", str(manifest), "--features", ",".join(features)]
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, "CARGO_TARGET_DIR": str(target)}, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise OracleError("cargo is not installed: see https://rustup.rs, Rust 1.95 or newer") from error
+    if done.returncode:
+        raise OracleError(f"building {project_dir.name} failed:\n{done.stderr[-4000:]}")
+    return target / "debug" / package
+
+
+class Oracle:
+    """A process that runs cases on Burn's interpreter; started on first use and again after an abort.
+
+    Args:
+        executable: what `build(ORACLE)` returns.
+        memory_bytes: address space of the process; a case that wants more aborts.
+        timeout_s: how long one case may take.
+    """
+
+    def __init__(self, executable: Path, *, memory_bytes: int = 4 << 30, timeout_s: float = 60.0) -> None:
+        self._executable = executable
+        self._memory_bytes = memory_bytes
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._received = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        self._stop()
+
+    def run(self, cases: Iterable[Case]) -> list[Answer]:
+        """One answer per case, in order."""
+        frames = [_frame(case) for case in cases]
+        answers: list[Answer] = []
+        while len(answers) < len(frames):
+            process = self._start()
+            # The oracle answers while it still reads: whoever writes everything first waits for ever.
+            writer = threading.Thread(target=_feed, args=(process, frames[len(answers) :]), daemon=True)
+            writer.start()
+            while len(answers) < len(frames):
+                answer = self._receive(process)
+                answers.append(answer)
+                if "abort" in answer:
+                    break
+            writer.join()
+        return answers
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            self._received.clear()
+            self._process = subprocess.Popen(
+                [str(self._executable)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            limits = (self._memory_bytes, self._memory_bytes)
+            resource.prlimit(self._process.pid, resource.RLIMIT_AS, limits)
+        return self._process
+
+    def _stop(self) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.kill()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+        return process.wait()
+
+    def _receive(self, process: subprocess.Popen[bytes]) -> Answer:
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            (length,) = struct.unpack("<I", self._take(process, 4, deadline))
+            return msgspec.msgpack.decode(self._take(process, length, deadline), type=Answer)
+        except TimeoutError:
+            self._stop()
+            return {"abort": f"no answer within {self._timeout_s:g} s"}
+        except EOFError:
+            process.wait()
+            return {"abort": f"the process ended with status {self._stop()}"}
+
+    def _take(self, process: subprocess.Popen[bytes], count: int, deadline: float) -> bytes:
+        assert process.stdout is not None
+        descriptor = process.stdout.fileno()
+        while len(self._received) < count:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            chunk = os.read(descriptor, 1 << 20)
+            if not chunk:
+                raise EOFError
+            self._received += chunk
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
+
+
+def _frame(case: Case) -> bytes:
+    body = case if isinstance(case, bytes) else msgspec.msgpack.encode(case)
+    return struct.pack("<I", len(body)) + body
+
+
+def _feed(process: subprocess.Popen[bytes], frames: Sequence[bytes]) -> None:
+    assert process.stdin is not None
+    try:
+        for frame in frames:
+            process.stdin.write(frame)
+        process.stdin.flush()
+    except (BrokenPipeError, ValueError):
+        pass  # The process is gone; the reader finds out and says so.
