@@ -1,16 +1,42 @@
 """Helpers of the lowerings of more than one family."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from ir.dtype import FLEX32, DType
 from ir.tensor import TensorIr
 from jax_backend.dtypes import jax_dtype
 
 Array: TypeAlias = jax.Array
 HALVES = (jnp.float16, jnp.bfloat16)
+
+_precision: ContextVar[lax.Precision] = ContextVar("precision", default=lax.Precision.HIGHEST)
+
+
+@contextmanager
+def precision(value: lax.Precision) -> Iterator[None]:
+    """Trace with products of `value` precision. Part of a program's configuration: the same graph compiles to other code."""
+    token = _precision.set(value)
+    try:
+        yield
+    finally:
+        _precision.reset(token)
+
+
+def dot_precision(dtype: DType) -> lax.Precision:
+    """Precision of a matrix product or convolution on operands of `dtype`.
+
+    Highest unless a `precision` context relaxes it, since XLA's default is TF32 on NVIDIA and bf16 on TPU; Flex32 asks for the
+    fast path.
+    """
+    return lax.Precision.DEFAULT if dtype is FLEX32 else _precision.get()
 
 
 def out_dtype(tensor: TensorIr) -> np.dtype:
@@ -36,3 +62,17 @@ def const(value: float, like: Array) -> Array:
 def broadcast(*arrays: Array) -> tuple[Array, ...]:
     """Arrays of equal rank broadcast against each other: per axis equal, or one of them 1 (1 and 0 give 0)."""
     return tuple(jnp.broadcast_arrays(*arrays))
+
+
+def float_to_int(x: Array, dtype: np.dtype) -> Array:
+    """Floats as integers of `dtype`: truncated toward zero, saturated, NaN as 0.
+
+    XLA leaves values outside the range to the platform, so the bounds are compared here; as powers of two they are exact
+    in every float dtype that reaches this.
+    """
+    x = widen_half(x)
+    info = np.iinfo(dtype)
+    low, beyond = const(float(info.min), x), const(float(info.max + 1), x)
+    inside = jnp.where((x > low) & (x < beyond), x, const(0.0, x)).astype(dtype)
+    limit = jnp.where(x >= beyond, jnp.asarray(info.max, dtype), jnp.asarray(info.min, dtype))
+    return jnp.where((x <= low) | (x >= beyond), limit, inside)
