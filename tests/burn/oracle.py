@@ -25,7 +25,6 @@ import msgspec
 
 HERE = Path(__file__).parent
 ORACLE = HERE / "oracle"
-DIGITS = HERE / "digits"
 
 Case: TypeAlias = bytes | Sequence[Any]
 """`[seed, tensors, aliases, ops, reads]`, or its msgpack bytes."""
@@ -36,11 +35,12 @@ class OracleError(RuntimeError):
     """A cargo project did not build."""
 
 
-def build(project_dir: Path, *, features: Sequence[str] = ()) -> Path:
+def build(project_dir: Path, *, features: Sequence[str] = (), release: bool = False) -> Path:
     """Build a cargo project (again) and return its executable.
 
     What cargo makes lies in `$XDG_CACHE_HOME/burn-xla/cargo/<project>[-<feature>...]`, outside the checkout: a first
-    build takes minutes, one without changes well under a second.
+    build takes minutes, one without changes well under a second. `release` is for measuring; a debug build computes
+    the same numbers.
 
     Raises:
         OracleError: cargo is missing or fails.
@@ -50,6 +50,7 @@ def build(project_dir: Path, *, features: Sequence[str] = ()) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     target = cache / "burn-xla" / "cargo" / "-".join([project_dir.name, *features])
     command = ["cargo", "build", "--quiet", "--manifest-path", str(manifest), "--features", ",".join(features)]
+    command += ["--release"] if release else []
     try:
         done = subprocess.run(
             command, env={**os.environ, "CARGO_TARGET_DIR": str(target)}, capture_output=True, text=True, check=False
@@ -58,7 +59,7 @@ def build(project_dir: Path, *, features: Sequence[str] = ()) -> Path:
         raise OracleError("cargo is not installed: see https://rustup.rs, Rust 1.95 or newer") from error
     if done.returncode:
         raise OracleError(f"building {project_dir.name} failed:\n{done.stderr[-4000:]}")
-    return target / "debug" / package
+    return target / ("release" if release else "debug") / package
 
 
 class Oracle:
