@@ -1,6 +1,6 @@
 """Helpers of the lowerings of more than one family."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias
@@ -21,8 +21,8 @@ _precision: ContextVar[lax.Precision] = ContextVar("precision", default=lax.Prec
 
 
 @contextmanager
-def precision(value: lax.Precision) -> Iterator[None]:
-    """Trace with products of `value` precision. Part of a program's configuration: the same graph compiles to other code."""
+def precision(value: lax.Precision) -> Generator[None]:
+    """Trace with products of this precision. It is part of a program's configuration: one graph, other code."""
     token = _precision.set(value)
     try:
         yield
@@ -33,8 +33,8 @@ def precision(value: lax.Precision) -> Iterator[None]:
 def dot_precision(dtype: DType) -> lax.Precision:
     """Precision of a matrix product or convolution on operands of `dtype`.
 
-    Highest unless a `precision` context relaxes it, since XLA's default is TF32 on NVIDIA and bf16 on TPU; Flex32 asks for the
-    fast path.
+    Highest unless a `precision` context relaxes it, since XLA's default is TF32 on NVIDIA and bf16 on TPU; Flex32 asks
+    for the fast path.
     """
     return lax.Precision.DEFAULT if dtype is FLEX32 else _precision.get()
 
@@ -67,8 +67,8 @@ def broadcast(*arrays: Array) -> tuple[Array, ...]:
 def float_to_int(x: Array, dtype: np.dtype) -> Array:
     """Floats as integers of `dtype`: truncated toward zero, saturated, NaN as 0.
 
-    XLA leaves values outside the range to the platform, so the bounds are compared here; as powers of two they are exact
-    in every float dtype that reaches this.
+    XLA leaves values outside the range to the platform, so the bounds are compared here; as powers of two they are
+    exact in every float dtype that reaches this.
     """
     x = widen_half(x)
     info = np.iinfo(dtype)
