@@ -1,0 +1,1 @@
+"""Operations written as plain loops in float64: slow, obvious, independent of jax."""
