@@ -75,7 +75,12 @@ def split_ranges(items: tuple[SliceRange, ...], dims: tuple[int, ...]) -> tuple[
 
     >>> split_ranges((SliceRange(2, 5, 1), SliceRange(0, None, -1)), (10, 4))
     ((3, Window(start=0, count=4, step=1, reverse=True)), (2,))
+
+    Raises:
+        ShapeError: a step is 0, or there are more ranges than axes.
     """
+    if len(items) > len(dims):
+        raise ShapeError(f"ranges: expected at most {len(dims)} for a tensor of rank {len(dims)}, got {len(items)}")
     static: list[Any] = []
     starts: list[int] = []
     for item, size in zip(items, dims, strict=False):
@@ -85,8 +90,6 @@ def split_ranges(items: tuple[SliceRange, ...], dims: tuple[int, ...]) -> tuple[
             starts.append(laid.start)
         else:
             static.append(laid)
-    if len(items) > len(dims):
-        static.append(("too many ranges", len(items), len(dims)))
     return tuple(static), tuple(starts)
 
 

@@ -50,14 +50,18 @@ def t(dtype: DType, values: Any, shape: tuple[int, ...] | None = None) -> Typed:
 
 
 class Tolerance(NamedTuple):
-    """|got - want| <= atol + rtol * |want|; equal NaNs and infinities are equal."""
+    """|got - want| <= atol + rtol * |want|; NaN equals NaN. With `signed_zero`, 0.0 differs from -0.0."""
 
     rtol: float
     atol: float
+    signed_zero: bool = False
 
 
-EXACT = Tolerance(0.0, 0.0)
-"""Integers, bools, moves, and float results that IEEE fixes."""
+EXACT = Tolerance(0.0, 0.0, signed_zero=True)
+"""Integers, bools, moves, and float results that IEEE fixes, the sign of zero included."""
+
+EQUAL = Tolerance(0.0, 0.0)
+"""As `EXACT`, where either sign of zero is right."""
 
 ROUNDING: dict[DType, Tolerance] = {
     ir.F64: Tolerance(1e-12, 1e-14),
@@ -107,6 +111,7 @@ Tensors = Typed | None | Sequence[Typed]
 def case(
     id: str,
     kind: type[Op],
+    /,
     *tensors: Tensors,
     want: Typed | Sequence[Typed | None] | Callable[..., Any],
     out: DType | None = None,

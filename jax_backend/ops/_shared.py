@@ -76,3 +76,23 @@ def float_to_int(x: Array, dtype: np.dtype) -> Array:
     inside = jnp.where((x > low) & (x < beyond), x, const(0.0, x)).astype(dtype)
     limit = jnp.where(x >= beyond, jnp.asarray(info.max, dtype), jnp.asarray(info.min, dtype))
     return jnp.where((x <= low) | (x >= beyond), limit, inside)
+
+
+def is_nonzero(x: Array) -> Array:
+    """Truth of each element: NaN is true, -0.0 is not."""
+    return x if x.dtype == jnp.bool_ else x != const(0, x)
+
+
+def cast(x: Array, dtype: np.dtype) -> Array:
+    """`x` in `dtype`, by the rules of the IR.
+
+    Floats become integers truncated and saturated, NaN as 0; integers become integers by their low bits; bool is 1 or 0, and
+    any number is true unless 0. Float64 and integers reach a half through float32, as in Burn, rounding twice.
+    """
+    if x.dtype == dtype:
+        return x
+    if dtype == jnp.bool_:
+        return is_nonzero(x)
+    if jnp.issubdtype(x.dtype, jnp.floating) and jnp.issubdtype(dtype, jnp.integer):
+        return float_to_int(x, dtype)
+    return x.astype(jnp.float32).astype(dtype) if dtype in HALVES else x.astype(dtype)

@@ -1,0 +1,21 @@
+"""The lowerings, one module per family, named as the modules of `ir.ops`. Importing this registers and checks them all."""
+
+from typing import Final
+
+from ir.op import Op
+from ir.registry import kinds
+from jax_backend.lowering import assert_complete
+from jax_backend.ops import base, indexing
+from jax_backend.ops.control import NO_PROGRAM
+
+BUILT: Final = tuple(module.__name__.rpartition(".")[2] for module in (base, indexing))
+"""The families whose every kind has a lowering. A family enters when its last lowering does."""
+
+
+def kinds_of(family: str) -> tuple[type[Op], ...]:
+    """The kinds of a family that need a lowering, in declared order."""
+    return tuple(k for k in kinds() if k.__module__ == f"ir.ops.{family}" and k not in NO_PROGRAM)
+
+
+for _family in BUILT:
+    assert_complete(kinds_of(_family))

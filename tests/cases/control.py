@@ -1,0 +1,63 @@
+"""Rows of `Custom`, and the handlers that they name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ir
+from tests.opcase import EXACT, BadCase, OpCase, build, case, t
+
+
+def _scaled_sum(op: ir.Custom, inputs: tuple[Any, ...]) -> Any:
+    """The first scalar, which is static, times the sum of all inputs."""
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = total + x
+    return total * total.dtype.type(op.scalars[0].value)
+
+
+def _halves(op: ir.Custom, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A vector cut at the first scalar: a scalar decides a shape."""
+    (x,) = inputs
+    cut = int(op.scalars[0].value)
+    return x[:cut], x[cut:]
+
+
+HANDLERS: dict[str, Callable[..., Any]] = {"test::scaled_sum": _scaled_sum, "test::halves": _halves}
+
+_X = t(ir.F32, [1.0, 2.0, 3.0, 4.0])
+_Y = t(ir.F32, [10.0, 20.0, 30.0, 40.0])
+
+CASES: list[OpCase] = [
+    case(
+        "custom-several-inputs",
+        ir.Custom,
+        [_X, _Y],
+        id="test::scaled_sum",
+        scalars=(ir.scalar(0.5),),
+        want=t(ir.F32, [5.5, 11.0, 16.5, 22.0]),
+        tol=EXACT,
+    ),
+    case(
+        "custom-several-outputs",
+        ir.Custom,
+        [_X],
+        id="test::halves",
+        scalars=(ir.scalar(1),),
+        want=[t(ir.F32, [1.0]), t(ir.F32, [2.0, 3.0, 4.0])],
+        tol=EXACT,
+    ),
+]
+
+
+def _bad(id: str, outputs: list[Any]) -> ir.Custom:
+    op = build(ir.Custom, [[_X]], outputs, {"id": id, "scalars": (ir.scalar(1.0),)})
+    assert isinstance(op, ir.Custom)
+    return op
+
+
+BAD_CASES: list[BadCase] = [
+    BadCase("custom-unknown-id", _bad("nobody::knows", [_X]), ir.UnsupportedOp, "no handler for 'nobody::knows'; known"),
+    BadCase("custom-output-count", _bad("test::scaled_sum", [_X, _X]), ir.ShapeError, "expected 2 outputs, got 1"),
+    BadCase("custom-output-shape", _bad("test::scaled_sum", [t(ir.F32, [1.0])]), ir.ShapeError, r"declared shape \(1,\)"),
+    BadCase("custom-output-dtype", _bad("test::scaled_sum", [t(ir.F64, _X.array)]), ir.DTypeError, "declared dtype f64"),
+]

@@ -1,0 +1,229 @@
+"""Every row of every table in `tests/cases`, through everything that must hold for any operation."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ir
+from ir.op import Op, mark_read_only, scalar_slots, splitter
+from ir.stream import canonical, relativise
+from jax_backend import ops
+from jax_backend.custom_ops import CustomOpRegistry
+from jax_backend.dtypes import jax_dtype
+from jax_backend.interpreter import run_graph, run_op
+from tests import cases as tables
+from tests.cases import bad_cases, cases, families
+from tests.opcase import EXACT, ROUNDING, BadCase, OpCase, Tolerance, Typed
+
+KEY = np.array([1, 2, 0, 0], np.uint32)
+
+
+class Row(NamedTuple):
+    """A row and the table it stands in."""
+
+    family: str
+    case: OpCase | BadCase
+
+
+def chosen(config: pytest.Config) -> tuple[str, ...]:
+    """The families that this run is about: see `--families`."""
+    named = tuple(f for f in config.getoption("families").split(",") if f)
+    return named or (*families(), *(f for f in ops.BUILT if f not in families()))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per row, per row that must be refused, or per kind, as a test asks."""
+    named = [family for family in chosen(metafunc.config) if family in families()]
+    rows = [Row(family, case) for family in named for case in cases(family)]
+    if "row" in metafunc.fixturenames:
+        metafunc.parametrize("row", [_parameter(r) for r in rows])
+    if "bad" in metafunc.fixturenames:
+        metafunc.parametrize("bad", [_parameter(Row(f, case)) for f in named for case in bad_cases(f)])
+    if "first" in metafunc.fixturenames:
+        first = {type(r.case.op): r.case for r in reversed(rows)}
+        metafunc.parametrize("first", list(first.values()), ids=[kind.__name__ for kind in first])
+
+
+def _parameter(row: Row) -> Any:
+    """A row as a parameter; xdist's loadgroup keeps a family, and so its one compilation, in one worker."""
+    return pytest.param(row, id=f"{row.family}-{row.case.id}", marks=pytest.mark.xdist_group(row.family))
+
+
+def custom_ops() -> CustomOpRegistry:
+    """The handlers that the rows of `Custom` name."""
+    from tests.cases.control import HANDLERS
+
+    registry = CustomOpRegistry()
+    for id, handler in HANDLERS.items():
+        registry.register(id, handler)
+    return registry
+
+
+class Program(NamedTuple):
+    """The relative program of one row and the arguments of its only execution."""
+
+    graph: ir.RelativeGraph
+    inputs: tuple[Any, ...]
+    scalars: tuple[np.ndarray, ...]
+    starts: tuple[int, ...]
+
+    def run(self, inputs: Sequence[Any], scalars: Sequence[Any], starts: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs, from arguments that may be tracers."""
+        return run_graph(self.graph, inputs, scalars, starts, jnp.asarray(KEY), custom_ops())
+
+
+def program_of(op: Op, inputs: Sequence[Typed]) -> Program:
+    """`op` as a program of its own."""
+    graph, bindings = relativise([op])
+    scalars = tuple(
+        host_scalar(s.value, slot) for s, slot in zip(bindings.scalars, graph.scalars, strict=True)
+    )
+    return Program(graph, tuple(x.array for x in inputs), scalars, bindings.starts)
+
+
+def host_scalar(value: Any, slot: Any) -> np.ndarray:
+    """A scalar as a 0-d array of its slot's dtype; halves round through float32, as Burn does."""
+    number, dtype = slot.convert(value, slot.dtype), jax_dtype(slot.dtype)
+    with np.errstate(over="ignore"):
+        return np.asarray(number, np.float32).astype(dtype) if slot.dtype in (ir.F16, ir.BF16) else np.asarray(number, dtype)
+
+
+@cache
+def compiled(family: str) -> dict[str, list[tuple[str, Any]]]:
+    """What the compiled programs of a family give: by row, the outputs with static and with traced starts.
+
+    All rows share one compilation, which takes a tenth of the time of one each. A row that cannot be traced has its
+    exception in place of the outputs and leaves the others alone.
+    """
+    jobs: list[tuple[str, str, Callable[..., Any], tuple[Any, ...]]] = []
+    for case in cases(family):
+        p = program_of(case.op, case.inputs)
+        jobs.append((case.id, "compiled", lambda i, s, p=p: p.run(i, s, p.starts), (p.inputs, p.scalars)))
+        if p.starts:
+            traced = tuple(np.int32(start) for start in p.starts)
+            jobs.append((case.id, "compiled, traced starts", p.run, (p.inputs, p.scalars, traced)))
+    failed: dict[int, Exception] = {}
+
+    def everything(arguments: list[tuple[Any, ...]]) -> list[Any]:
+        results: list[Any] = []
+        for n, ((_, _, function, _), given) in enumerate(zip(jobs, arguments, strict=True)):
+            try:
+                results.append(function(*given))
+            except Exception as reason:  # reported by the row's own test
+                failed[n] = reason
+                results.append(())
+        return results
+
+    results = jax.jit(everything)([job[3] for job in jobs])
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for n, ((id, how, _, _), outputs) in enumerate(zip(jobs, results, strict=True)):
+        found.setdefault(id, []).append((how, failed.get(n, outputs)))
+    return found
+
+
+def assert_equal(how: str, case: OpCase, outputs: Sequence[Any]) -> None:
+    """Compare `outputs` with what the row wants: count, dtypes, shapes, values."""
+    assert len(outputs) == len(case.want), f"{how}: {len(outputs)} outputs, want {len(case.want)}"
+    for place, (got, want) in enumerate(zip(outputs, case.want, strict=True)):
+        got = np.asarray(got)
+        name = f"{case.op} {how}, output {place}"
+        assert got.dtype == want.array.dtype, f"{name}: dtype {got.dtype}, want {want.array.dtype}"
+        assert got.shape == want.array.shape, f"{name}: shape {got.shape}, want {want.array.shape}"
+        tolerance = case.tolerance or ROUNDING.get(want.dtype, EXACT)
+        bad = differing(got, want.array, tolerance)
+        assert not bad.any(), (
+            f"{name}: {bad.sum()} of {bad.size} differ beyond {tolerance}, first at {tuple(np.argwhere(bad)[0].tolist())}\n"
+            f"got  {got[bad].ravel()[:8]}\nwant {want.array[bad].ravel()[:8]}"
+        )
+
+
+def differing(got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """Where `got` is not `want` within `tolerance`."""
+    if want.dtype == np.bool_ or np.issubdtype(want.dtype, np.integer):
+        if tolerance.rtol == tolerance.atol == 0:
+            return got != want
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - want) <= tolerance.atol + tolerance.rtol * np.abs(want)
+        same = (got == want) | (near & np.isfinite(want) & np.isfinite(got)) | (np.isnan(got) & np.isnan(want))
+    if tolerance.signed_zero:
+        same &= (np.signbit(got) == np.signbit(want)) | (want != 0)
+    return ~same
+
+
+def test_eager(row: Row) -> None:
+    """Run at once, operation by operation, a row gives what it wants, in the declared shapes and dtypes."""
+    p = program_of(row.case.op, row.case.inputs)
+    arrays = dict(zip(p.graph.inputs, map(jnp.asarray, p.inputs), strict=True))
+    key = jnp.asarray(KEY)
+    outputs = run_op(
+        p.graph.ops[0],
+        lambda t: arrays[t.id.value],
+        iter(map(jnp.asarray, p.scalars)),
+        iter(p.starts),
+        lambda: jax.random.wrap_key_data(key[:2], impl="threefry2x32"),
+        custom_ops(),
+    )
+    assert_equal("eager", row.case, outputs)
+
+
+def test_compiled(row: Row) -> None:
+    """Compiled, a row gives what it wants, whether its slice starts are constants or arguments."""
+    for how, outputs in compiled(row.family)[row.case.id]:
+        if isinstance(outputs, Exception):
+            raise outputs
+        assert_equal(how, row.case, outputs)
+
+
+def test_accessors(row: Row) -> None:
+    """Inputs, outputs and the visitors name each tensor once; the parts that recording takes agree with them."""
+    op = row.case.op
+    count = len(row.case.inputs) + len(row.case.want)
+    assert [t.id.value for t in (*op.inputs, *op.outputs)] == list(range(count))
+    visited: list[int] = []
+    assert ir.map_tensors(op, lambda t: visited.append(t.id.value) or t) == op
+    assert sorted(visited) == list(range(count))
+    read_only = mark_read_only(op)
+    assert {t.status for t in read_only.inputs} <= {ir.READ_ONLY}
+    assert {t.status for t in read_only.outputs} <= {ir.NOT_INIT}
+    assert canonical(canonical(op)) == canonical(op)
+    parts = splitter(type(op))(op)
+    assert parts[1] == tuple(range(count))
+    assert parts[3] == op.traced_scalars
+    assert len(scalar_slots(op)) == len(op.traced_scalars)
+    assert hash(parts[0]) == hash(splitter(type(op))(op)[0])
+
+
+def test_refused(bad: Row) -> None:
+    """An operation that makes no sense raises the named error with a message that says why."""
+    case = bad.case
+    with pytest.raises(case.error, match=case.match):
+        p = program_of(case.op, case.inputs)
+        arrays = p.inputs or tuple(np.zeros(t.shape.dims, jax_dtype(t.dtype)) for t in case.op.inputs)
+        values = dict(zip(p.graph.inputs, map(jnp.asarray, arrays), strict=True))
+        scalars, starts = iter(map(jnp.asarray, p.scalars)), iter(p.starts)
+        run_op(p.graph.ops[0], lambda t: values[t.id.value], scalars, starts, lambda: jax.random.key(0), custom_ops())
+
+
+@pytest.mark.parametrize("platform", ["tpu", "cuda"])
+def test_exports(first: OpCase, platform: str) -> None:
+    """The first row of each kind lowers for accelerators, on a machine that has none."""
+    p = program_of(first.op, first.inputs)
+    traced = tuple(np.int32(start) for start in p.starts)
+    arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), (p.inputs, p.scalars, traced))
+    exported = jax.export.export(jax.jit(partial(p.run)), platforms=[platform])(*arguments)
+    assert exported.platforms == (platform,)
+    assert [a.shape for a in exported.out_avals] == [w.array.shape for w in first.want]
+
+
+def test_every_kind_has_a_row(pytestconfig: pytest.Config) -> None:
+    """No lowering goes untested."""
+    wanted = [kind for family in ops.BUILT if family in chosen(pytestconfig) for kind in ops.kinds_of(family)]
+    missing = [f"{kind.__module__}.{kind.__name__}" for kind in wanted if kind not in tables.tested_kinds()]
+    assert not missing, f"kinds without a row: {', '.join(missing)}"
