@@ -24,7 +24,7 @@ class IRfft(Op):
     input_im: In
     dim: Dim
     n: Dim | None
-    out: Out
+    out_signal: Out
 
 
 @kind(*MODULE)
