@@ -1,14 +1,16 @@
-"""The lowerings, one module per family, named as the modules of `ir.ops`. Importing this registers and checks them all."""
+"""The lowerings, one module per family, named as the modules of `ir.ops`. Importing this registers and checks them."""
 
 from typing import Final
 
 from ir.op import Op
 from ir.registry import kinds
 from jax_backend.lowering import assert_complete
-from jax_backend.ops import base, indexing
+from jax_backend.ops import activation, attention, base, bool, float, indexing, int
 from jax_backend.ops.control import NO_PROGRAM
 
-BUILT: Final = tuple(module.__name__.rpartition(".")[2] for module in (base, indexing))
+BUILT: Final = tuple(
+    module.__name__.rpartition(".")[2] for module in (activation, attention, base, bool, float, indexing, int)
+)
 """The families whose every kind has a lowering. A family enters when its last lowering does."""
 
 

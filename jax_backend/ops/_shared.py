@@ -55,8 +55,9 @@ def widen_half(x: Array) -> Array:
 
 
 def const(value: float, like: Array) -> Array:
-    """A 0-d constant in the dtype of `like`: a bare Python number could promote."""
-    return jnp.asarray(value, dtype=like.dtype)
+    """A 0-d constant in the dtype of `like`, infinite beyond its range: a bare Python number could promote."""
+    with np.errstate(over="ignore"):
+        return jnp.asarray(value, dtype=like.dtype)
 
 
 def broadcast(*arrays: Array) -> tuple[Array, ...]:
@@ -86,8 +87,8 @@ def is_nonzero(x: Array) -> Array:
 def cast(x: Array, dtype: np.dtype) -> Array:
     """`x` in `dtype`, by the rules of the IR.
 
-    Floats become integers truncated and saturated, NaN as 0; integers become integers by their low bits; bool is 1 or 0, and
-    any number is true unless 0. Float64 and integers reach a half through float32, as in Burn, rounding twice.
+    Floats become integers truncated and saturated, NaN as 0; integers become integers by their low bits; bool is 1 or
+    0, and any number is true unless 0. Float64 and integers reach a half through float32, as in Burn, rounding twice.
     """
     if x.dtype == dtype:
         return x

@@ -82,7 +82,7 @@ def slice_assign(op: ir.SliceAssign, x: Array, starts: tuple[Start, ...], value:
 def _laid(
     ranges: tuple[SliceRange, ...], dims: tuple[int, ...], starts: tuple[Start, ...]
 ) -> tuple[list[Window], dict[int, Array]]:
-    """The window of each axis, and the traced starts by axis; an axis with a traced start has the whole axis as window."""
+    """The window of each axis, the whole axis where the start is traced, and the traced starts by axis."""
     given = iter(starts)
     fixed = [Window(0, size, 1, False) for size in dims]
     moving: dict[int, Array] = {}
@@ -97,7 +97,10 @@ def _laid(
 
 
 def _spread(value: Array, block: Array, stepped: dict[int, Window]) -> Array:
-    """`block` with `value` at the places that the windows visit. A pad and a select: a scatter is slow on accelerators."""
+    """`block` with `value` at the places that the windows visit.
+
+    A pad and a select, since a scatter is slow on accelerators.
+    """
     padding = [(0, 0, 0)] * block.ndim
     visited = np.ones((1,) * block.ndim, np.bool_)
     for axis, w in stepped.items():

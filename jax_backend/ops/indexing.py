@@ -1,7 +1,7 @@
 """Gather, scatter, select.
 
-An index out of range, negative ones included, reads the nearest element and writes nothing: `verify` reports it where it
-is asked to, and XLA must do something. Jax's own default fills with NaN in some functions and lets negative ones wrap.
+An index out of range, negative ones included, reads the nearest element and writes nothing: `verify` reports it where
+it is asked to, and XLA must do something. Jax's own default fills with NaN in some functions and wraps negative ones.
 """
 
 from typing import TypeAlias
@@ -111,7 +111,7 @@ def _scattered(x: Array, place: Place, value: Array, update: IndexingUpdateOp) -
 def _assign(x: Array, place: Place, value: Array) -> Array:
     """The last update in row-major order wins.
 
-    XLA leaves the order of updates open, so they are numbered, each place keeps its highest number, and takes that value.
+    XLA leaves the order of updates open, so they are numbered, and each place takes the value of its highest number.
     """
     num_updates = place[0].size
     numbers = lax.iota(place[0].dtype, num_updates).reshape(place[0].shape)

@@ -3,6 +3,7 @@
 A table has `CASES`, may have `BAD_CASES`, and is found by being here.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -36,6 +37,6 @@ def bad_cases(family: str) -> tuple[BadCase, ...]:
     return tuple(getattr(import_module(f"{__name__}.{family}"), "BAD_CASES", ()))
 
 
-def tested_kinds() -> frozenset[type[Op]]:
-    """Every kind that some row runs."""
-    return frozenset(type(row.op) for family in families() for row in cases(family))
+def tested_kinds(among: Iterable[str] | None = None) -> frozenset[type[Op]]:
+    """Every kind that some row runs, of the families `among` or of all."""
+    return frozenset(type(row.op) for family in among or families() for row in cases(family))

@@ -49,15 +49,14 @@ CASES: list[OpCase] = [
 ]
 
 
-def _bad(id: str, outputs: list[Any]) -> ir.Custom:
-    op = build(ir.Custom, [[_X]], outputs, {"id": id, "scalars": (ir.scalar(1.0),)})
-    assert isinstance(op, ir.Custom)
-    return op
+def _bad(name: str, custom_id: str, outputs: list[Any], error: type[Exception], match: str) -> BadCase:
+    static = {"id": custom_id, "scalars": (ir.scalar(1.0),)}
+    return BadCase(name, build(ir.Custom, [[_X]], outputs, static), error, match)
 
 
 BAD_CASES: list[BadCase] = [
-    BadCase("custom-unknown-id", _bad("nobody::knows", [_X]), ir.UnsupportedOp, "no handler for 'nobody::knows'; known"),
-    BadCase("custom-output-count", _bad("test::scaled_sum", [_X, _X]), ir.ShapeError, "expected 2 outputs, got 1"),
-    BadCase("custom-output-shape", _bad("test::scaled_sum", [t(ir.F32, [1.0])]), ir.ShapeError, r"declared shape \(1,\)"),
-    BadCase("custom-output-dtype", _bad("test::scaled_sum", [t(ir.F64, _X.array)]), ir.DTypeError, "declared dtype f64"),
+    _bad("custom-unknown-id", "nobody::knows", [_X], ir.UnsupportedOp, "no handler for 'nobody::knows'; known ids: "),
+    _bad("custom-output-count", "test::scaled_sum", [_X, _X], ir.ShapeError, "expected 2 outputs, got 1"),
+    _bad("custom-output-shape", "test::scaled_sum", [t(ir.F32, [1.0])], ir.ShapeError, r"declared shape \(1,\)"),
+    _bad("custom-output-dtype", "test::scaled_sum", [t(ir.F64, _X.array)], ir.DTypeError, "declared dtype f64"),
 ]
