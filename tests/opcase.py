@@ -44,8 +44,9 @@ class Typed(NamedTuple):
 
 
 def t(dtype: DType, values: Any, shape: tuple[int, ...] | None = None) -> Typed:
-    """An array of `dtype`; `shape` reshapes it."""
-    array = np.asarray(values).astype(DTYPES[dtype])
+    """An array of `dtype`, rounded once from `values`, to infinity if need be; `shape` reshapes it."""
+    with np.errstate(over="ignore"):
+        array = np.asarray(values).astype(DTYPES[dtype])
     return Typed(array if shape is None else array.reshape(shape), dtype)
 
 
