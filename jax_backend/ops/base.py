@@ -47,6 +47,8 @@ def expand(op: ir.Expand, x: Array) -> Array:
 @lower(ir.Unfold)
 def unfold(op: ir.Unfold, x: Array) -> Array:
     """Sliding windows, appended as the innermost axis."""
+    if 0 in op.out.shape.dims:  # jnp.take refuses an empty axis, whatever is taken
+        return jnp.zeros(op.out.shape.dims, x.dtype)
     num_windows = op.out.shape.dims[op.dim]
     places = np.arange(num_windows, dtype=np.int32)[:, None] * np.int32(op.step) + np.arange(op.size, dtype=np.int32)
     return jnp.moveaxis(jnp.take(x, places, axis=op.dim, mode="clip"), op.dim + 1, -1)

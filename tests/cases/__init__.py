@@ -3,7 +3,6 @@
 A table has `CASES`, may have `BAD_CASES`, and is found by being here.
 """
 
-from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -37,6 +36,6 @@ def bad_cases(family: str) -> tuple[BadCase, ...]:
     return tuple(getattr(import_module(f"{__name__}.{family}"), "BAD_CASES", ()))
 
 
-def tested_kinds(among: Iterable[str] | None = None) -> frozenset[type[Op]]:
+def tested_kinds(*among: str) -> frozenset[type[Op]]:
     """Every kind that some row runs, of the families `among` or of all."""
     return frozenset(type(row.op) for family in among or families() for row in cases(family))
