@@ -15,12 +15,15 @@ import os
 from collections.abc import Hashable, Iterable
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from ir.dtype import StrEnum
 from ir.errors import DTypeError, ShapeError, StreamError
 from ir.op import Op, splitter, values
 from ir.ops.control import Drop, Init
 from ir.shapes import Outputs, TensorType, declared, infer, show, type_of
-from ir.tensor import NOT_INIT, READ_WRITE, TensorIr
+from ir.stream import Entry
+from ir.tensor import NOT_INIT, READ_WRITE, TensorId, TensorIr
 
 ENVIRONMENT: Final = "BURN_XLA_VERIFY"
 """Environment variable that names the level where nobody says."""
@@ -139,6 +142,34 @@ class StreamVerifier:
             self._check_ids(op)
         self._position += 1
 
+    def check_entry(self, entry: Entry) -> None:
+        """Check the next element of the stream where it is an execution of a registered graph.
+
+        Raises:
+            StreamError, ShapeError, DTypeError: as `check`; the operation is one of the graph.
+        """
+        if self.level is Level.off:
+            return
+        symbol = entry.symbol
+        if symbol not in self._right:
+            for op in symbol.ops:
+                self._check_alone(op)
+            self._right.add(symbol)
+        if self.level is Level.full:
+            self._check_entry_ids(entry)
+        self._position += 1
+
+    def _check_entry_ids(self, entry: Entry) -> None:
+        described = {t.id.value: t for op in entry.symbol.ops for t in (*op.inputs, *op.outputs)}
+        for number, id in enumerate(entry.inputs):
+            if number in described:
+                self._check_use("ExecuteGraph", replace(described[number], id=TensorId(id)))
+        for id in entry.freed:
+            if self._live.pop(id, None) is not None:
+                self._end(id, f"op {self._position + 1} (ExecuteGraph)")
+        for number, id in enumerate(entry.outputs, entry.symbol.num_inputs):
+            self._begin(id, type_of(described[number]))
+
     def _check_alone(self, op: Op) -> None:
         """`verify_op`, once per signature: beside the statuses nothing else decides."""
         _check_statuses(op)
@@ -154,31 +185,31 @@ class StreamVerifier:
             self.drop(op.tensor.id.value)
             return
         for tensor in op.inputs:
-            self._check_use(op, tensor)
+            self._check_use(op.kind, tensor)
         if isinstance(op, Init) and (known := self._live.get(op.out.id.value)):
-            self._check_same(op, op.out, known)
+            self._check_same(op.kind, op.out, known)
         for tensor in op.inputs:
             if tensor.status is READ_WRITE and self._live.pop(tensor.id.value, None) is not None:
                 self._end(tensor.id.value, f"op {self._position + 1} ({op.kind})")
         for tensor in op.outputs:
             self._begin(tensor.id.value, type_of(tensor))
 
-    def _check_use(self, op: Op, tensor: TensorIr) -> None:
+    def _check_use(self, kind: str, tensor: TensorIr) -> None:
         id = tensor.id.value
         known = self._live.get(id)
         if known is not None:
-            self._check_same(op, tensor, known)
+            self._check_same(kind, tensor, known)
         elif id in self._ended:
-            raise StreamError(f"{op.kind}: input {tensor} is used after its last use, {self._ended[id]}")
+            raise StreamError(f"{kind}: input {tensor} is used after its last use, {self._ended[id]}")
         elif self._closed:
-            raise StreamError(f"{op.kind}: input {tensor} is used before anything makes it")
+            raise StreamError(f"{kind}: input {tensor} is used before anything makes it")
         else:
             self._begin(id, type_of(tensor))
 
-    def _check_same(self, op: Op, tensor: TensorIr, known: TensorType) -> None:
+    def _check_same(self, kind: str, tensor: TensorIr, known: TensorType) -> None:
         if (got := type_of(tensor)) != known:
             error = ShapeError if got.dims != known.dims else DTypeError
-            raise error(f"{op.kind}: expected t{tensor.id.value} as it was made, {known}, got {got}")
+            raise error(f"{kind}: expected t{tensor.id.value} as it was made, {known}, got {got}")
 
     def _begin(self, id: int, type: TensorType) -> None:
         self._ended.pop(id, None)
