@@ -5,7 +5,7 @@ Source: burn-ir `operation.rs`, `graph.rs`.
 
 from msgspec import Struct
 
-from ir.dtype import DType
+from ir.dtype import Dim, DType
 from ir.op import Op, operand_dtype
 from ir.registry import BARE, WITH_DTYPE, families_of
 from ir.scalar import ScalarIr
@@ -51,7 +51,7 @@ class GraphBindings(Struct, frozen=True, array_like=True, gc=False, forbid_unkno
     """
 
     tensors: tuple[tuple[TensorId, TensorId], ...]
-    shapes: tuple[int, ...]
+    shapes: tuple[Dim, ...]
     scalars: tuple[ScalarIr, ...]
     ranges: tuple[SliceRange, ...]
 
