@@ -44,7 +44,7 @@ _MAPS_OF_ONE = (b"\x81", b"\xde\x00\x01", b"\xdf\x00\x00\x00\x01")
 _UNSIGNED = re.compile(rb"\de\d")
 _STRING_OR_UNSIGNED = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<=\d)e(?=\d)')
 
-REFUSED = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, IrError)
+REFUSED = (msgspec.MsgspecError, RecursionError, IrError)
 """What decoding may raise inside; `WireError` is what leaves."""
 
 
@@ -113,7 +113,7 @@ def decode(data: bytes | memoryview, type_: type[T], release: Release = PROTOCOL
             return _decoder(type_)(data)
         except REFUSED as error:
             raise wire_error(error, type_, path) from error
-    return from_layout(_plain_decode(data), type_, release, False, path)
+    return from_layout(unpack(data, path), type_, release, False, path)
 
 
 def to_json(value: Any, release: Release = PROTOCOL_2) -> bytes:
@@ -182,6 +182,18 @@ def parse_json(text: bytes | str) -> Any:
         raise WireError("", f"no JSON: {error}") from error
 
 
+def unpack(data: Any, path: str) -> Any:
+    """One msgpack value as plain objects.
+
+    Raises:
+        WireError: the bytes are none.
+    """
+    try:
+        return _plain_decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WireError(path, _reason(error)) from error
+
+
 def check(data: bytes | memoryview, path: str = "") -> None:
     """Walk one msgpack value without taking memory for it.
 
@@ -208,8 +220,10 @@ def wire_error(error: Exception, type_: Any, path: str) -> WireError:
 def _reason(error: Exception, size: int | None = None) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    if isinstance(error, IrError):
+        return str(error)
     text = str(error)[:1].lower() + str(error)[1:]
-    return text if isinstance(error, IrError) or size is None else f"{text} ({size} bytes in all)"
+    return text if size is None else f"{text} ({size} bytes in all)"
 
 
 def wire_form(value: Any, release: Release) -> Any:
@@ -347,7 +361,7 @@ def operation_at(data: bytes, start: int, end: int, release: Release, path: str)
         WireError: it is no operation of the release.
     """
     if release.changes:
-        return from_layout(_plain_decode(data[start:end]), OperationIr, release, False, path)
+        return from_layout(unpack(data[start:end], path), OperationIr, release, False, path)
     try:
         # Every name up to 31 bytes has its length in the low five bits of its first byte; the key holds that byte.
         at = start + 2 + (data[start + 1] & 31)
@@ -357,7 +371,7 @@ def operation_at(data: bytes, start: int, end: int, release: Release, path: str)
         if has_dtype:
             begin, at = at + 1, at + 2 + (data[at + 1] & 31)
             dtype = _DTYPES[data[begin:at]]
-        if family in BARE:
+        elif family in BARE:
             return OperationIr(family, None, kinds[key](data[at:end]))
         begin, at = at + 1, at + 2 + (data[at + 1] & 31)
         if data[start] != _MAP_OF_ONE or data[begin - 1] != _MAP_OF_ONE:

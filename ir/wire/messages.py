@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 from msgspec.msgpack import Decoder
 
@@ -346,7 +345,8 @@ def decode_batch(frame: bytes | memoryview, release: Release = PROTOCOL_2) -> li
     """The messages of a client frame.
 
     Raises:
-        WireError: the frame is no batch. The path starts at the task; the reason ends with the message's place.
+        WireError: the frame is no batch. The path starts at the task; the reason ends with the message's
+            place, counted from 0.
     """
     frame = bytes(frame)
     try:
@@ -438,11 +438,11 @@ def _message(data: memoryview, release: Release) -> RemoteMessage:
     """A message by the general lane."""
     outer, payload = codec.variant(data, "")
     if outer != "Task":
-        return _message_of({outer: msgspec.msgpack.decode(payload)}, release, named=False)
+        return _message_of({outer: codec.unpack(payload, outer)}, release, named=False)
     name, payload = codec.variant(payload, "")
     task = _task_type(name, release)
     if release.changes:
-        return _task_of(task, msgspec.msgpack.decode(payload), release, named=False)
+        return _task_of(task, codec.unpack(payload, name), release, named=False)
     try:
         if task is RegisterOperation:
             stream, operation = _stream_and_operation(payload)
@@ -450,16 +450,24 @@ def _message(data: memoryview, release: Release) -> RemoteMessage:
             return RegisterOperation(stream, codec.operation_at(bytes(operation), 0, len(operation), release, path))
         if task is RegisterAndExecuteGraph:
             stream, graph_id, operations, bindings = _graph(payload)
-            made = tuple(
-                codec.operation_at(bytes(o), 0, len(o), release, f"{name}.relative_graph[{n}]")
-                for n, o in enumerate(operations)
-            )
+            made = _operations(operations, release, f"{name}.relative_graph")
             return RegisterAndExecuteGraph(stream, graph_id, made, bindings)
     except codec.REFUSED as error:
         raise codec.wire_error(error, task, name) from error
     if task is Seed:
         return Seed(codec.decode(payload, U64, release, name))
     return codec.decode(payload, task, release, name)
+
+
+def _operations(raws: list[Raw], release: Release, path: str) -> tuple[OperationIr, ...]:
+    made: list[OperationIr] = []
+    for raw in raws:
+        try:
+            made.append(codec.operation_at(bytes(raw), 0, len(raw), release, ""))
+        except WireError as error:
+            place = f"{path}[{len(made)}]"
+            raise WireError(f"{place}.{error.path}" if error.path else place, error.reason) from error
+    return tuple(made)
 
 
 def _task_type(name: str, release: Release) -> type[Task]:
