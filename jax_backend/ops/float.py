@@ -13,12 +13,11 @@ from ir.ops.records import Binary, Unary
 from ir.scalar import convert
 from jax_backend.lowering import lower
 from jax_backend.ops._shared import (
-    HALVES,
     Array,
     broadcast,
+    cast,
     const,
     dot_precision,
-    float_to_int,
     is_half,
     out_dtype,
     widen_half,
@@ -83,16 +82,18 @@ def is_inf(op: ir.IsInf, x: Array) -> Array:
 @lower(ir.PowfScalar)
 def powf_scalar(op: ir.PowfScalar, x: Array) -> Array:
     """A static power of x. The exponent is rounded to the dtype of x first."""
-    exponent = const(convert(op.rhs.value, op.lhs.dtype), x)
-    return jnp.power(widen_half(x), widen_half(exponent)).astype(x.dtype)
+    wide = widen_half(x)
+    exponent = const(convert(op.rhs.value, op.lhs.dtype), wide).astype(x.dtype)
+    return jnp.power(wide, exponent.astype(wide.dtype)).astype(x.dtype)
 
 
 @lower(ir.Matmul)
 def matmul(op: ir.Matmul, lhs: Array, rhs: Array) -> Array:
-    """Matrix product: halves accumulate in f32, integers wrap in their dtype; mixed floats meet in the wider dtype."""
-    wide = jnp.promote_types(lhs.dtype, rhs.dtype)
-    lhs, rhs = lhs.astype(wide), rhs.astype(wide)
-    accumulator = jnp.float32 if is_half(lhs) else wide
+    """Matrix product: halves accumulate in f32, integers wrap in their dtype, different floats meet in f32 or f64."""
+    if lhs.dtype != rhs.dtype:
+        wide = jnp.float64 if jnp.float64 in (lhs.dtype, rhs.dtype) else jnp.float32
+        lhs, rhs = lhs.astype(wide), rhs.astype(wide)
+    accumulator = jnp.float32 if is_half(lhs) else lhs.dtype
     precision = dot_precision(op.lhs.dtype)
     return jnp.matmul(lhs, rhs, precision=precision, preferred_element_type=accumulator).astype(out_dtype(op.out))
 
@@ -104,16 +105,7 @@ def cross(op: ir.Cross, lhs: Array, rhs: Array) -> Array:
     return jnp.cross(a, b, axis=op.dim).astype(lhs.dtype)
 
 
-@lower(ir.IntoInt)
-def into_int(op: ir.IntoInt, x: Array) -> Array:
-    """Floats truncate and saturate, NaN gives 0; true gives 1."""
-    dtype = out_dtype(op.out)
-    return float_to_int(x, dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(dtype)
-
-
-@lower(ir.IntoFloat)
-def into_float(op: ir.IntoFloat, x: Array) -> Array:
-    """Nearest even; halves are reached through f32, as Burn does."""
-    dtype = out_dtype(op.out)
-    through = jnp.float32 if dtype in HALVES else dtype
-    return x.astype(through).astype(dtype)
+@lower(ir.IntoInt, ir.IntoFloat)
+def into(op: ir.IntoInt | ir.IntoFloat, x: Array) -> Array:
+    """From one of float, int and bool to another."""
+    return cast(x, out_dtype(op.out))
