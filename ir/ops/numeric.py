@@ -276,7 +276,8 @@ class _DistributionLift:
             return ()
         if static == "Uniform" and dtype.is_int:  # bounds truncate toward zero before the draw
             return (ScalarSlot(I64, _truncated),) * 2
-        wide = ScalarSlot(F64 if dtype is F64 else F32, convert)
+        is_wide = dtype is F64 or (static == "Normal" and dtype.is_int)  # f32 cannot hold a mean above 2**24
+        wide = ScalarSlot(F64 if is_wide else F32, convert)
         return (wide,) * (1 if static == "Bernoulli" else 2)
 
 
