@@ -17,7 +17,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ir.op import Op, ScalarSlot, map_operands, map_ranges, map_scalars, map_tensors, mark_read_only, scalar_slots, splitter
+from ir.op import (
+    Op,
+    ScalarSlot,
+    map_operands,
+    map_ranges,
+    map_scalars,
+    map_tensors,
+    mark_read_only,
+    scalar_slots,
+    splitter,
+)
 from ir.ops.control import Drop, Init
 from ir.scalar import ScalarIr
 from ir.slices import SliceRange, window
@@ -100,7 +110,7 @@ class SymbolTable:
             ShapeError: a slice has step 0.
         """
         signature, ids, freed, scalars, starts = splitter(type(op))(op)
-        symbol = self._symbols.get(signature) or self.intern(signature, template((op,), ids, len(op.inputs)))
+        symbol = self._symbols.get(signature) or self.intern(signature, op_symbol(op, len(op.inputs), len(ids)))
         return Entry(symbol, ids, freed, scalars, starts)
 
     def find(self, content: Hashable) -> Symbol | None:
@@ -116,14 +126,20 @@ class SymbolTable:
         self._symbols = {content: symbol for content, symbol in self._symbols.items() if symbol in used}
 
 
-def template(ops: Sequence[Op], operands: Sequence[int], num_inputs: int, freed: tuple[int, ...] = ()) -> Symbol:
-    """The symbol of `ops`, whose operands are the ids `operands`: of a single op all in order, of a graph each once."""
-    if len(ops) == 1 and not freed:  # an operand that occurs twice has two numbers; the refs join them again
-        numbers = {False: iter(range(num_inputs)), True: iter(range(num_inputs, len(operands)))}
-        relative = [map_operands(ops[0], lambda f, t: _renumbered(t, next(numbers[f.is_output])))]
-    else:
-        known = {concrete: n for n, concrete in enumerate(operands)}
-        relative = [map_tensors(op, lambda t: _renumbered(t, known.setdefault(t.id.value, len(known)))) for op in ops]
+def op_symbol(op: Op, num_inputs: int, num_operands: int) -> Symbol:
+    """The symbol of one operation, its operands numbered in order; one that occurs twice has two numbers.
+
+    The refs of a segment join them again, so that `x * x` and `x * y` share a symbol.
+    """
+    numbers = {False: iter(range(num_inputs)), True: iter(range(num_inputs, num_operands))}
+    relative = map_operands(op, lambda f, t: _renumbered(t, next(numbers[f.is_output])))
+    return Symbol((canonical(relative),), num_inputs, num_operands)
+
+
+def graph_symbol(ops: Sequence[Op], operands: Sequence[int], num_inputs: int, freed: tuple[int, ...]) -> Symbol:
+    """The symbol of several operations; `operands` are the ids that come in and out, each once."""
+    known = {concrete: n for n, concrete in enumerate(operands)}
+    relative = [map_tensors(op, lambda t: _renumbered(t, known.setdefault(t.id.value, len(known)))) for op in ops]
     return Symbol(tuple(map(canonical, relative)), num_inputs, len(operands), freed)
 
 
@@ -138,7 +154,9 @@ def _canonical_range(item: SliceRange, size: int) -> SliceRange:
     laid = window(item, size)
     if laid.step == 1 and not laid.reverse:
         return SliceRange(0, laid.count, 1)
-    return SliceRange(laid.start, laid.start + (laid.count - 1) * laid.step + 1 if laid.count else laid.start, item.step)
+    return SliceRange(
+        laid.start, laid.start + (laid.count - 1) * laid.step + 1 if laid.count else laid.start, item.step
+    )
 
 
 def _renumbered(tensor: TensorIr, number: int) -> TensorIr:
@@ -155,7 +173,8 @@ def start_slots(op: Op) -> tuple[StartSlot, ...]:
 
 
 class RelativeGraph(Struct, frozen=True):
-    """A program without its bindings: `ops` on values numbered in first-use order, those that come in, those that survive.
+    """A program without its bindings: `ops` on values numbered in first-use order, those that come in, those that
+    survive.
 
     Traced scalars of the ops are placeholders; `scalars` says their dtypes, in order. `starts` are the slice starts.
     """
@@ -184,13 +203,14 @@ class Bindings(Struct):
 class Segment(Struct):
     """A stretch of a stream with its key.
 
-    `symbols` and `refs` are the key; `produced` maps each id that comes out to the element that made it last,
-    `consumed` each id to the element that used it for the last time.
+    `symbols` and `refs` are the key; `numbers` maps ids to values, `produced` each id that comes out to the element
+    that made it last, `consumed` each id to the element that used it for the last time.
     """
 
     symbols: tuple[Symbol, ...]
     refs: tuple[int, ...]
     bindings: Bindings
+    numbers: dict[int, int]
     produced: dict[int, int]
     consumed: dict[int, int]
 
@@ -217,7 +237,8 @@ def segment(entries: Sequence[Entry]) -> Segment:
         [s for e in entries for s in e.scalars],
         tuple([s for e in entries for s in e.starts]),
     )
-    return Segment(tuple([e.symbol for e in entries]), tuple(map(numbers.__getitem__, flat)), bindings, produced, consumed)
+    symbols = tuple([e.symbol for e in entries])
+    return Segment(symbols, tuple(map(numbers.__getitem__, flat)), bindings, numbers, produced, consumed)
 
 
 def survivors(part: Segment, dropped: dict[int, int] | None = None) -> list[int]:
@@ -285,12 +306,12 @@ def relativise(ops: Sequence[Op], table: SymbolTable | None = None) -> tuple[Rel
     kept, dropped = split_drops(ops)
     table = table or SymbolTable()
     part = segment([table.entry(op) for op in kept])
-    numbers = {concrete: n for n, concrete in enumerate(part.bindings.ids)}
-    return build_graph(*part.key, [numbers[i] for i in survivors(part, dropped)]), part.bindings
+    return build_graph(*part.key, [part.numbers[i] for i in survivors(part, dropped)]), part.bindings
 
 
 def concrete_ops(entry: Entry, fresh: Iterator[int]) -> list[Op]:
-    """The operations of `entry` with their ids, scalars and slice starts put back; what stays inside gets ids of `fresh`.
+    """The operations of `entry` with their ids, scalars and slice starts put back; what stays inside gets ids of
+    `fresh`.
 
     An input is ReadWrite at its last use where `entry` frees it.
     """
@@ -317,5 +338,5 @@ def _mark_last_uses(ops: list[Op], freed: set[int]) -> list[Op]:
         last = {t.id.value: id(t) for t in op.inputs if t.id.value in freed}
         freed -= last.keys()
         ends = set(last.values())
-        marked.append(map_tensors(op, lambda t: replace(t, status=READ_WRITE) if id(t) in ends else t))
+        marked.append(map_tensors(op, lambda t, ends=ends: replace(t, status=READ_WRITE) if id(t) in ends else t))
     return marked[::-1]

@@ -102,8 +102,8 @@ def run_graph(
 ) -> tuple[Any, ...]:
     """Run a relative program and return its outputs, in the order of `graph.outputs`.
 
-    `key` is uint32[4]: two words of a threefry key, and the low and high word of the number of draws before this program. Draw k of
-    the session folds k into the key, so that the numbers do not depend on where the stream is cut.
+    `key` is uint32[4]: two words of a threefry key, and the low and high word of the number of draws before this
+    program. Draw k of the session folds k into the key, so that the numbers do not depend on where the stream is cut.
 
     Raises:
         OperationError: an operation failed; it names the operation and its place.
@@ -131,5 +131,3 @@ def draw_key(key: Array, offset: int) -> Array:
     low = key[2] + jnp.uint32(offset)
     high = key[3] + (low < key[2]).astype(jnp.uint32)
     return jax.random.fold_in(jax.random.fold_in(base, high), low)
-
-

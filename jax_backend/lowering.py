@@ -1,11 +1,13 @@
 """The registry of lowerings: what each kind does, as a function on jax arrays.
 
-A lowering is a pure function `(op, *operands) -> Array | tuple of arrays`. The operands come in the declared order of the
-fields with a role: a tensor is an array (None where an optional one is absent, a tuple for a list), a traced scalar is a
-0-d array in its slot's dtype (None where absent), a lifted value is a tuple of 0-d arrays, ranges are a tuple of starts
-(one per plain range: an int, or a 0-d int32 array where it is traced). A kind with `uses_random` gets a key first.
+A lowering is a pure function `(op, *operands) -> Array | tuple of arrays`. The operands come in the declared order of
+the fields with a role: a tensor is an array (None where an optional one is absent, a tuple for a list), a traced
+scalar is a 0-d array in its slot's dtype (None where absent), a lifted value is a tuple of 0-d arrays, ranges are a
+tuple of starts (one per plain range: an int, or a 0-d int32 array where it is traced). A kind with `uses_random` gets
+a key first.
 
-The scalars, ids and statuses inside `op` are placeholders: a lowering reads only static fields, shapes and dtypes of it.
+The scalars, ids and statuses inside `op` are placeholders: a lowering reads only static fields, shapes and dtypes of
+it.
 
 Promise: the kinds of every built family all have a lowering, checked at import.
 """

@@ -1,0 +1,29 @@
+"""Runs the programs of `ir` on CPU, GPU and TPU through JAX and XLA.
+
+The public names load on first use, so that the command line can answer without importing jax.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from jax_backend.cache import ProgramCache
+    from jax_backend.custom_ops import CustomOpRegistry
+    from jax_backend.recorder import ReadResult, Recorder
+    from jax_backend.tensor import Tensor
+
+_HOMES: Final = {
+    "CustomOpRegistry": "jax_backend.custom_ops",
+    "ProgramCache": "jax_backend.cache",
+    "ReadResult": "jax_backend.recorder",
+    "Recorder": "jax_backend.recorder",
+    "Tensor": "jax_backend.tensor",
+}
+
+__all__ = ["CustomOpRegistry", "ProgramCache", "ReadResult", "Recorder", "Tensor"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jax_backend' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
