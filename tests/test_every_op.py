@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import ir
-from ir.op import Op, mark_read_only, scalar_slots, splitter
+from ir.op import Op, mark_read_only, operand_dtype, scalar_slots, splitter
+from ir.registry import WITH_DTYPE, families_of
 from ir.stream import canonical, relativise
+from ir.verify import verify_op
+from ir.wire import UNION, decode_operation, encode_operation, from_json, to_json
 from jax_backend import ops
 from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.dtypes import jax_dtype
@@ -200,6 +203,25 @@ def test_accessors(row: Row) -> None:
     assert parts[3] == op.traced_scalars
     assert len(scalar_slots(op)) == len(op.traced_scalars)
     assert hash(parts[0]) == hash(splitter(type(op))(op)[0])
+
+
+def test_verified(row: Row) -> None:
+    """The shape rules derive from the inputs what the row declares, and so what the lowering gives."""
+    verify_op(row.case.op)
+
+
+def test_wire(row: Row) -> None:
+    """Under each outer variant it can stand in, an operation comes back from msgpack and from JSON as it was."""
+    op = row.case.op
+    for family in families_of(type(op)):
+        sent = ir.OperationIr(family, operand_dtype(op) if family in WITH_DTYPE else None, op)
+        assert decode_operation(encode_operation(sent, UNION), UNION) == sent
+        text = to_json(sent, UNION)
+        if b'"Float":null' in text:  # serde's JSON has one null for NaN and both infinities
+            with pytest.raises(ir.WireError, match="NaN and the infinities"):
+                from_json(text, ir.OperationIr, UNION)
+        else:
+            assert from_json(text, ir.OperationIr, UNION) == sent
 
 
 def test_refused(bad: Row) -> None:

@@ -87,13 +87,11 @@ def is_nonzero(x: Array) -> Array:
 def cast(x: Array, dtype: np.dtype) -> Array:
     """`x` in `dtype`, by the rules of the IR.
 
-    Floats become integers truncated and saturated, NaN as 0; integers become integers by their low bits; bool is 1 or
-    0, and any number is true unless 0. Float64 and integers reach a half through float32, as in Burn, rounding twice.
+    Floats become integers truncated and saturated, NaN as 0; integers become integers by their low bits; a bool is 1 or
+    0. Float64 and integers reach a half through float32, as in Burn, rounding twice.
     """
     if x.dtype == dtype:
         return x
-    if dtype == jnp.bool_:
-        return is_nonzero(x)
     if jnp.issubdtype(x.dtype, jnp.floating) and jnp.issubdtype(dtype, jnp.integer):
         return float_to_int(x, dtype)
     return x.astype(jnp.float32).astype(dtype) if dtype in HALVES else x.astype(dtype)

@@ -153,7 +153,7 @@ def cat(op: ir.Cat, tensors: tuple[Array, ...]) -> Array:
 
 @lower(ir.Cast)
 def cast_to(op: ir.Cast, x: Array) -> Array:
-    """Another dtype of the same family, or of any: see `cast`."""
+    """Another dtype of the same family: see `cast`."""
     return cast(x, out_dtype(op.out))
 
 

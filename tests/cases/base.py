@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import ir
-from ir.dtype import BF16, BOOL, BOOL_U8, BOOL_U32, F16, F32, F64, FLEX32, I8, I16, I32, I64, U8, U16, U32, U64, DType
+from ir.dtype import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U32, U64, DType
 from ir.slices import SliceRange
 from tests.opcase import DTYPES, EXACT, BadCase, OpCase, Tensors, Typed, build, t
 from tests.opcase import case as _case
@@ -336,74 +336,37 @@ def _comparisons() -> list[OpCase]:
 
 
 def _casts() -> list[OpCase]:
-    x64 = t(F64, [NAN, INF, -INF, 300.7, -300.7, 0.9, -0.9, 3e9, -3e9, 1e19])
-    limits = {
-        I8: [0, 127, -128, 127, -128, 0, 0, 127, -128, 127],
-        U8: [0, 255, 0, 255, 0, 0, 0, 255, 0, 255],
-        I16: [0, 32767, -32768, 300, -300, 0, 0, 32767, -32768, 32767],
-        U16: [0, 65535, 0, 300, 0, 0, 0, 65535, 0, 65535],
-        I32: [0, 2**31 - 1, -(2**31), 300, -300, 0, 0, 2**31 - 1, -(2**31), 2**31 - 1],
-        U32: [0, 2**32 - 1, 0, 300, 0, 0, 0, 3 * 10**9, 0, 2**32 - 1],
-        I64: [0, 2**63 - 1, -(2**63), 300, -300, 0, 0, 3 * 10**9, -3 * 10**9, 2**63 - 1],
-        U64: [0, 2**64 - 1, 0, 300, 0, 0, 0, 3 * 10**9, 0, 10**19],
-    }
+    """Casts stay within floats, ints or bools; `IntoInt` and `IntoFloat` lead elsewhere and have rows of their own."""
     rows: list[OpCase] = []
-    for to, saturated in limits.items():
-        want = Typed(np.array(saturated, DTYPES[to]), to)
-        rows.append(case(f"cast-f64-to-{to.short}-saturates", ir.Cast, x64, want=want))
-    few = [NAN, INF, -INF, 100.5, -100.5, 0.0]
-    for d in (F32, FLEX32, F16, BF16):
-        rows.append(
-            case(f"cast-{d.short}-to-i32", ir.Cast, t(d, few), want=t(I32, [0, 2**31 - 1, -(2**31), 100, -100, 0]))
-        )
-        want = Typed(np.array([0, 2**64 - 1, 0, 100, 0, 0], np.uint64), U64)
-        rows.append(case(f"cast-{d.short}-to-u64", ir.Cast, t(d, few), want=want))
     whole = t(I64, [0, 300, -1, 2**40 + 5, -(2**63), 2**63 - 1])
     rows += [case(f"cast-i64-to-{to.short}-wraps", ir.Cast, whole, out=to, want=lambda a: a) for to in INTS]
     for of in INTS:
         info = np.iinfo(DTYPES[of])
-        ends = t(of, np.array([info.min, 0, 100, info.max], DTYPES[of]))
-        low = [(v & 0xFF) - 256 * ((v & 0xFF) >= 128) for v in (int(info.min), 0, 100, int(info.max))]
-        rows.append(case(f"cast-{of.short}-to-i8", ir.Cast, ends, want=t(I8, low)))
-        wide = [v & (2**64 - 1) for v in (int(info.min), 0, 100, int(info.max))]
-        rows.append(case(f"cast-{of.short}-to-u64", ir.Cast, ends, want=Typed(np.array(wide, np.uint64), U64)))
-        small = [0, 1, 100]
-        rows += [case(f"cast-{of.short}-to-{to.short}", ir.Cast, t(of, small), want=t(to, small)) for to in FLOATS]
-    for d in FLOATS:
+        ends = [int(info.min), 0, 100, int(info.max)]
+        low = [(v & 0xFF) - 256 * ((v & 0xFF) >= 128) for v in ends]
+        wide = [v & (2**64 - 1) for v in ends]
+        x = Typed(np.array(ends, DTYPES[of]), of)
+        rows.append(case(f"cast-{of.short}-to-i8", ir.Cast, x, want=t(I8, low)))
+        rows.append(case(f"cast-{of.short}-to-u64", ir.Cast, x, want=Typed(np.array(wide, np.uint64), U64)))
+    for of in FLOATS:
+        given = np.asarray([1.5, -0.0, INF, -INF, NAN, 0.1]).astype(DTYPES[of])
         for to in FLOATS:
-            values = [1.5, -0.0, INF, -INF, NAN, 0.1]
-            once = np.asarray(values).astype(DTYPES[d])
-            single = once.astype(np.float32) if DTYPES[to].itemsize == 2 else once
-            rows.append(case(f"cast-{d.short}-to-{to.short}", ir.Cast, Typed(once, d), want=t(to, single)))
-    tie = 1 + 2.0**-11 + 2.0**-40
-    rows += [
-        case("cast-f64-to-f16-rounds-through-f32", ir.Cast, t(F64, [tie]), want=t(F16, [1.0])),
-        case("cast-f64-to-bf16-rounds-through-f32", ir.Cast, t(F64, [1 + 2.0**-8 + 2.0**-40]), want=t(BF16, [1.0])),
+            want = t(to, given.astype(np.float32) if DTYPES[to].itemsize == 2 else given)
+            rows.append(case(f"cast-{of.short}-to-{to.short}", ir.Cast, Typed(given, of), want=want))
+    for of in BOOLS:
+        rows += [case(f"cast-{of.short}-to-{to.short}", ir.Cast, t(of, [0, 1]), want=t(to, [0, 1])) for to in BOOLS]
+    return [
+        *rows,
+        case("cast-f64-to-f16-through-f32", ir.Cast, t(F64, [1 + 2.0**-11 + 2.0**-40]), want=t(F16, [1.0])),
+        case("cast-f64-to-bf16-through-f32", ir.Cast, t(F64, [1 + 2.0**-8 + 2.0**-40]), want=t(BF16, [1.0])),
         case("cast-f64-to-f32-overflows", ir.Cast, t(F64, [1e300, -1e300]), want=t(F32, [INF, -INF])),
         case("cast-f32-to-f16-overflows", ir.Cast, t(F32, [65520.0, 65519.0]), want=t(F16, [INF, 65504.0])),
         case("cast-f64-keeps-large", ir.Cast, t(F64, [1e300]), want=t(F64, [1e300])),
-        case(
-            "cast-i64-to-f32-ties-to-even", ir.Cast, t(I64, [2**24 + 1, 2**24 + 3]), want=t(F32, [2.0**24, 2.0**24 + 4])
-        ),
-        case("cast-u32-to-f16-overflows", ir.Cast, t(U32, [70000, 65504]), want=t(F16, [INF, 65504.0])),
-        case(
-            "cast-u64-top-to-f64",
-            ir.Cast,
-            t(U64, np.array([2**63, 2**64 - 1], np.uint64)),
-            want=t(F64, [2.0**63, 2.0**64]),
-        ),
         case("cast-i8-sign-extends", ir.Cast, t(I8, [-1]), want=t(U32, [4294967295])),
         case("cast-u8-200-to-i8", ir.Cast, t(U8, [200]), want=t(I8, [-56])),
-        case("cast-bool-to-f32", ir.Cast, t(BOOL, [0, 1]), want=t(F32, [0, 1])),
-        case("cast-bool-to-bf16", ir.Cast, t(BOOL, [0, 1]), want=t(BF16, [0, 1])),
-        case("cast-bool-to-i64", ir.Cast, t(BOOL, [0, 1]), want=t(I64, [0, 1])),
-        case("cast-bool-to-another-store", ir.Cast, t(BOOL, [0, 1]), want=t(BOOL_U32, [0, 1])),
-        case("cast-float-to-bool", ir.Cast, t(F32, [NAN, -0.0, 0.5, -1]), want=t(BOOL, [1, 0, 1, 1])),
-        case("cast-int-to-bool", ir.Cast, t(I32, [-1, 0, 256]), want=t(BOOL_U8, [1, 0, 1])),
-        case("cast-empty", ir.Cast, sample(F32, 0, 3), want=sample(I32, 0, 3)),
-        case("cast-rank-0", ir.Cast, t(F32, 2.9), want=t(I32, 2)),
+        case("cast-empty", ir.Cast, sample(F32, 0, 3), want=sample(F64, 0, 3)),
+        case("cast-rank-0", ir.Cast, t(F32, 2.5), want=t(F16, 2.5)),
     ]
-    return rows
 
 
 def _creations() -> list[OpCase]:
