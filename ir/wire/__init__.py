@@ -1,5 +1,6 @@
 """Burn's IR as bytes: serde's compact msgpack and serde's JSON, and the messages of the remote protocol.
 
+    values      plain values that no operation holds
     release     what differs between Burn's releases: PROTOCOL_2, PROTOCOL_1, UNION
     codec       operations and every other value of the IR, both formats, both directions
     messages    the remote protocol: batches of the client, answers of the server, `/data`

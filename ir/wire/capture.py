@@ -97,11 +97,11 @@ class CaptureReader:
         microseconds, side, data = (self._value(f"{place}.{name}") for name in ("microseconds", "side", "data"))
         if not isinstance(microseconds, int) or microseconds < 0:
             raise WireError(f"{place}.microseconds", f"expected a number of microseconds, got {microseconds!r}")
-        if side != "c" and side != "s":
+        if side not in _SIDES:
             raise WireError(f"{place}.side", f"expected 'c' or 's', got {side!r}")
         if not isinstance(data, bytes):
             raise WireError(f"{place}.data", f"expected bytes, got {type(data).__name__}")
-        return Frame(microseconds, side, data)
+        return Frame(microseconds, _SIDES[side], data)
 
     def _header(self) -> dict[str, object]:
         head = self._byte("header")
@@ -166,6 +166,7 @@ class CaptureReader:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+_SIDES: dict[object, Side] = {"c": "c", "s": "s"}
 _INTEGERS = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 _TEXTS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 _BINARIES = {0xC4: 1, 0xC5: 2, 0xC6: 4}

@@ -1,11 +1,17 @@
 """Operations and all other values of the IR as msgpack and JSON.
 
 msgpack is rmp-serde's compact form (records are arrays), JSON is serde_json's (records are objects; NaN and infinities
-are null and do not come back). Refused is what Burn's decoder refuses: arrays of another length than the record,
-unknown names, floats and bools for integers, integers over the width of their field, ext types, a bare name where a
-payload is due. Refused beyond that: records as maps, a unit variant as `{name: nil}`, names as bin or index, bytes as
-str, bytes after the value. Forgiven as there: wider integer forms, f32 and integers for f64. Forgiven unlike there:
-a variant that stands twice in its map inside a record (the last counts).
+are null and do not come back).
+
+- Refused as by Burn's decoder: arrays of another length than the record, unknown names, floats and bools for integers,
+  integers over the width of their field, ext types, a bare name where a payload is due.
+- Refused beyond that: records as maps, a unit variant as `{name: nil}`, names as bin or index, bytes as str, bytes after
+  the value, usage bits above 4, a `ProfileToken` of one field.
+- Forgiven as by Burn's decoder: wider integer forms, f32 and integers for f64.
+- Forgiven beyond that: a variant that stands twice in its map inside a record, a name that stands twice in a JSON object
+  (the last counts).
+
+Encoding checks names and 64 bits, not the width of a field: records hold what was decoded, or what is ours.
 
 Operations have a fast lane: `Raw` walks the bytes in C, which bounds every size before memory is taken; the names in
 front of a payload are peeled by dict look-ups; the payload goes to the cached decoder of its kind.
@@ -14,7 +20,7 @@ front of a payload are peeled by dict look-ups; the payload goes to the cached d
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -90,13 +96,13 @@ def encode_form(form: Any) -> bytes:
 
 
 def to_compact(value: Any, release: Release = PROTOCOL_2) -> Any:
-    """A value as msgpack has it, ready for `encode_form`: names and lists outside, records where msgspec does the rest."""
+    """A value as msgpack has it, ready for `encode_form`: names outside, and records where msgspec does the rest."""
     form = wire_form(value, release)
     if not release.changes:
         return form
     from ir.wire import layout
 
-    return layout.write(layout.node(type(value)), layout.plain(form), layout.Layout(release, named=False))
+    return layout.write(layout.node_of(value), layout.plain(form), layout.Layout(release, named=False))
 
 
 def decode(data: bytes | memoryview, type_: type[T], release: Release = PROTOCOL_2, path: str = "") -> T:
@@ -138,7 +144,7 @@ def to_named(value: Any, release: Release = PROTOCOL_2) -> Any:
     from ir.wire import layout
 
     form = layout.plain(wire_form(value, release))
-    return layout.write(layout.node(type(value)), form, layout.Layout(release, named=True))
+    return layout.write(layout.node_of(value), form, layout.Layout(release, named=True))
 
 
 def from_json(text: bytes | str, type_: type[T], release: Release = PROTOCOL_2) -> T:
@@ -231,7 +237,7 @@ def wire_form(value: Any, release: Release) -> Any:
     if isinstance(value, OperationIr):
         return _operation_form(value, release)
     if isinstance(value, tuple):
-        return [wire_form(item, release) for item in value]
+        return [wire_form(item, release) for item in cast("tuple[Any, ...]", value)]
     if isinstance(value, Struct) and holds_operations(type(value)):
         return [wire_form(getattr(value, name), release) for name in value.__struct_fields__]
     return value
@@ -269,7 +275,7 @@ def _typed(value: Any, type_: type[T], source: Any, path: str) -> T:
         if type_ is OperationIr:
             return _operation_of(ours, path)  # type: ignore[return-value]
         if holds_operations(type_) and isinstance(ours, list):
-            ours = _with_operations(ours, type_, path)
+            ours = _with_operations(cast("list[Any]", ours), type_, path)
         return msgspec.convert(ours, type_)
     except (*REFUSED, OverflowError) as error:
         raise wire_error(error, type_, path) from error
@@ -285,7 +291,7 @@ def _with_operations(ours: list[Any], type_: Any, path: str) -> list[Any]:
         if field.type is OperationIr:
             ours[n] = _operation_of(value, here)
         elif OperationIr in get_args(field.type) and isinstance(value, list):
-            ours[n] = tuple(_operation_of(x, f"{here}[{i}]") for i, x in enumerate(value))
+            ours[n] = tuple(_operation_of(x, f"{here}[{i}]") for i, x in enumerate(cast("list[Any]", value)))
     return ours
 
 

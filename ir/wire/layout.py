@@ -8,7 +8,7 @@ A value in plain Python objects has three layouts. *Ours*: records are lists, as
 
 import re
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Struct, inspect
@@ -39,6 +39,11 @@ class Layout(NamedTuple):
 def node(type_: Any) -> inspect.Type:
     """The type as a tree."""
     return inspect.type_info(type_)
+
+
+def node_of(value: object) -> inspect.Type:
+    """The type of `value` as a tree."""
+    return node(type(value))
 
 
 def plain(value: Any) -> Plain:
@@ -114,9 +119,10 @@ def _read_struct(at: inspect.StructType, value: Plain, source: Layout, path: str
     change = source.release.changes.get(at.cls)
     theirs = _struct(change.theirs) if change else at
     if not theirs.array_like:
-        if not isinstance(value, dict) or len(value) != 1:
+        given = _map(value)
+        if given is None or len(given) != 1:
             return value
-        ((name, payload),) = value.items()
+        ((name, payload),) = given.items()
         inner = read(_field(theirs, name, path).type, payload, source, join(path, name))
         return _up(change, {name: inner}, path)
     if source.named and not getattr(theirs.cls, "unnamed", False):
@@ -135,9 +141,9 @@ def _up(change: "Change[Any, Any] | None", value: Plain, path: str) -> Plain:
 
 def _by_name(at: inspect.StructType, value: Plain, path: str) -> list[Plain]:
     names = [f.encode_name for f in at.fields]
-    if not isinstance(value, dict):
+    given = _map(value)
+    if given is None:
         raise WireError(path, f"expected an object with {', '.join(names)}, got {type(value).__name__}")
-    given: dict[str, Plain] = value
     for name in names:
         if name not in given:
             raise WireError(join(path, name), "missing field")
@@ -149,7 +155,7 @@ def _by_name(at: inspect.StructType, value: Plain, path: str) -> list[Plain]:
 
 def _read_bytes(value: Plain, path: str) -> bytes:
     try:
-        return bytes(value) if isinstance(value, list) else b"" + value
+        return bytes(cast("list[int]", value)) if isinstance(value, list) else b"" + value
     except (TypeError, ValueError) as error:
         raise WireError(path, "expected an array of integers from 0 to 255") from error
 
@@ -199,12 +205,17 @@ def only(value: Plain, path: str) -> tuple[str, Plain]:
     Raises:
         WireError: it is something else.
     """
-    if not isinstance(value, dict) or len(value) != 1:
+    given = _map(value)
+    if given is None or len(given) != 1:
         raise WireError(path, f"expected a map of one variant, got {type(value).__name__}")
-    ((name, payload),) = value.items()
-    if not isinstance(name, str):
-        raise WireError(path, f"expected a variant's name, got {type(name).__name__}")
+    ((name, payload),) = given.items()
+    if type(name) is not str:
+        raise WireError(path, f"expected a variant's name, got {name!r}")
     return name, payload
+
+
+def _map(value: Plain) -> dict[str, Plain] | None:
+    return cast("dict[str, Plain]", value) if isinstance(value, dict) else None
 
 
 def _is_list(value: Plain) -> bool:

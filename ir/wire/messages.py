@@ -9,12 +9,12 @@ Decoding a batch copies no tensor data: `TensorData.bytes` is a view of the fram
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.msgpack import Decoder
 
-from ir.dtype import DType, StrEnum, U8Value
+from ir.dtype import DType, StrEnum
 from ir.errors import WireError
 from ir.operation import GraphBindings, OperationIr
 from ir.records import Record
@@ -22,7 +22,7 @@ from ir.serde import Tagged
 from ir.tensor import TensorData, TensorId, TensorIr
 from ir.wire import codec
 from ir.wire.release import PROTOCOL_2, Release
-from ir.wire.settings import (
+from ir.wire.values import (
     U16,
     U32,
     U64,
@@ -31,47 +31,17 @@ from ir.wire.settings import (
     Duration,
     ExecutionError,
     GraphId,
+    PeerId,
     ProfileOptions,
     ProfileToken,
+    SessionId,
     StreamId,
+    TensorRemote,
+    TransferCapability,
 )
 
 LocalTransferId: TypeAlias = U64
 TensorTransferId: TypeAlias = U64
-TransferCapability: TypeAlias = Annotated[tuple[U8Value, ...], Meta(min_length=32, max_length=32)]
-
-
-class Address(Record):
-    """Where a server listens, as the client spelled it."""
-
-    scheme: str
-    host: str
-    port: U16 | None
-
-
-class PeerAddr(Tagged):
-    """Address of a server."""
-
-    WebSocket: Address | UnsetType = UNSET
-
-
-class PeerId(Tagged):
-    """Name of a server."""
-
-    WebSocket: Address | UnsetType = UNSET
-
-
-class TensorRemote(Record):
-    """A tensor that another server exposes; `capability` is the secret that gives it out."""
-
-    capability: TransferCapability
-    peer: PeerAddr
-
-
-class SessionId(Record):
-    """Name of a session, drawn at random by the client."""
-
-    id: U64
 
 
 class SessionInit(Record):
@@ -245,7 +215,7 @@ class TensorResult(Tagged):
 class UnitResult(Tagged):
     """Success without a value, or why not."""
 
-    Ok: None | UnsetType = UNSET
+    Ok: UnsetType | None = UNSET
     Err: ExecutionError | UnsetType = UNSET
 
 
@@ -455,7 +425,7 @@ def _message(data: memoryview, release: Release) -> RemoteMessage:
     except codec.REFUSED as error:
         raise codec.wire_error(error, task, name) from error
     if task is Seed:
-        return Seed(codec.decode(payload, U64, release, name))
+        payload = b"\x91" + bytes(payload)
     return codec.decode(payload, task, release, name)
 
 
@@ -505,6 +475,4 @@ def _message_of(value: Any, release: Release, *, named: bool) -> RemoteMessage:
 
 
 def _task_of(task: type[Task], fields: Any, release: Release, *, named: bool) -> Task:
-    if task is Seed:
-        return Seed(codec.from_layout(fields, U64, release, named, "Seed"))
-    return codec.from_layout(fields, task, release, named, task.__name__)
+    return codec.from_layout([fields] if task is Seed else fields, task, release, named, task.__name__)

@@ -21,7 +21,7 @@ from ir.ops.quantize import QuantizationParameters
 from ir.records import Record
 from ir.serde import Tagged
 from ir.tensor import TensorIr
-from ir.wire.settings import ExecutionError, Reason
+from ir.wire.values import ExecutionError, Reason
 
 Ours = TypeVar("Ours", bound=Struct)
 Theirs = TypeVar("Theirs", bound=Struct)

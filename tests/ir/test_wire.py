@@ -10,8 +10,18 @@ import pytest
 
 import ir
 from ir import F32, Add, OperationIr, TensorIr, WireError, tensor
-from ir.wire import PROTOCOL_1, PROTOCOL_2, UNION, codec, decode, decode_operation, encode, encode_operation
-from ir.wire import from_json, to_json
+from ir.wire import (
+    PROTOCOL_1,
+    PROTOCOL_2,
+    UNION,
+    codec,
+    decode,
+    decode_operation,
+    encode,
+    encode_operation,
+    from_json,
+    to_json,
+)
 from ir.wire.release import Release
 from tests.ir.wire_samples import TYPES, Sample, samples
 
@@ -72,7 +82,9 @@ def test_union_reads_and_writes_kinds_of_both_releases() -> None:
         assert found == ir.operation(op)
 
 
-@pytest.mark.parametrize(("name", "release"), [("Rfft", PROTOCOL_2), ("SumDims", PROTOCOL_1), ("BatchNorm", PROTOCOL_1)])
+@pytest.mark.parametrize(
+    ("name", "release"), [("Rfft", PROTOCOL_2), ("SumDims", PROTOCOL_1), ("BatchNorm", PROTOCOL_1)]
+)
 def test_a_kind_of_another_release_is_refused_both_ways(name: str, release: Release) -> None:
     other = PROTOCOL_1 if release is PROTOCOL_2 else PROTOCOL_2
     sample = next(s for r, s in GOLDEN if r is other and s.variant.endswith(f".{name}"))

@@ -105,7 +105,7 @@ def test_json_lines_are_the_form_of_serde(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        (b'{"Task":{"Seed":5}}\n{"Task":{"Seed":"x"}}\n', "line 2: Seed"),
+        (b'{"Task":{"Seed":5}}\n{"Task":{"Seed":"x"}}\n', "line 2: Seed.seed"),
         (b'{"Task":{"Seed":5}}\n{"Task":\n', "line 2: "),
         (b'{"content":{"SyncBackend":{"Ok":null}}}\n', "line 1: id"),
         (b"", "header"),
@@ -122,5 +122,5 @@ def test_a_bad_frame_of_a_capture_is_named(tmp_path: Path) -> None:
     good = b"\x91\x81\xa4Task\x81\xa4Seed\x05"
     assert decode_batch(good) == [Seed(5)]
     (tmp_path / "a.bxs").write_bytes(_written([Frame(0, "c", good), Frame(1, "c", good[:-1] + b"\xc0")]))
-    with pytest.raises(WireError, match=r"frame 1: Seed: expected `int`, got `None` \(message 0 of 1\)"):
+    with pytest.raises(WireError, match=r"frame 1: Seed.seed: expected `int`, got `None` \(message 0 of 1\)"):
         list(read_messages(tmp_path / "a.bxs"))

@@ -39,7 +39,7 @@ from ir.wire.messages import (
     message_from_named,
     message_to_json,
 )
-from ir.wire.settings import ExecutionError, Reason, StreamId
+from ir.wire.values import ExecutionError, Reason, StreamId
 from tests.ir.wire_samples import FIXTURES, TYPES, Sample, samples
 
 MESSAGES = samples("messages")
@@ -152,8 +152,8 @@ REFUSALS = [
     ({"RegisterTensorRemote": [[0], [[7] * 31, {"WebSocket": ["ws", "h", None]}], [1]]},
      "RegisterTensorRemote.remote.capability"),
     ({"ExposeTensorRemote": [[0], T, 2**32, [7] * 32, {"WebSocket": ["ws", "h", None]}]}, "ExposeTensorRemote.count"),
-    ({"Seed": -1}, "Seed"),
-    ({"Seed": 1.0}, "Seed"),
+    ({"Seed": -1}, "Seed.seed"),
+    ({"Seed": 1.0}, "Seed.seed"),
     ({"Sead": 1}, "Sead"),
     ({"SyncBackend": [1, [0], 3]}, "SyncBackend"),
 ]  # fmt: skip
@@ -228,6 +228,8 @@ def test_protocol_1_messages_carry_its_operations() -> None:
 FRAMES = [s.data for s in MESSAGES if s.type == "seq<RemoteMessage>" and len(s.data) < 3000]
 ANSWERS = [s.data for s in MESSAGES if s.type == "TaskResponse"]
 
+PATCHES = (b"\xdd\xff\xff\xff\xff", b"\xc0", b"\x91" * 60)
+
 
 def _mutate(data: bytes, chance: random.Random) -> bytes:
     changed = bytearray(data)
@@ -243,7 +245,7 @@ def _mutate(data: bytes, chance: random.Random) -> bytes:
             case 3:
                 changed[at:at] = chance.randbytes(chance.randint(1, 5))
             case _:
-                changed[at : at + chance.randint(1, 9)] = chance.choice((b"\xdd\xff\xff\xff\xff", b"\xc0", b"\x91" * 60))
+                changed[at : at + chance.randint(1, 9)] = chance.choice(PATCHES)
         if not changed:
             return b""
     return bytes(changed)

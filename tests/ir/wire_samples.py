@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import ir
 from ir.ops.numeric import Distribution
-from ir.wire import settings
+from ir.wire import values
 from ir.wire.messages import ExternalCommMessage, TaskResponse
 
 TESTS = Path(__file__).parent.parent
@@ -32,11 +32,11 @@ TYPES: dict[str, Any] = {
     "TaskResponse": TaskResponse,
     "ExternalCommMessage": ExternalCommMessage,
     **{
-        name: getattr(settings, name)
+        name: getattr(values, name)
         for name in (
-            "StreamId GraphId FloatDType IntDType QuantConfig DeviceSettings ProfileOptions ProfileToken Duration "
-            "ExecutionError DTypeUsageSet"
-        ).split()
+            *("StreamId", "GraphId", "FloatDType", "IntDType", "QuantConfig", "DeviceSettings", "ProfileOptions"),
+            *("ProfileToken", "Duration", "ExecutionError", "DTypeUsageSet"),
+        )
     },
 }
 

@@ -1,4 +1,4 @@
-"""Plain values of the protocol that no operation holds: streams, device settings, execution errors, profiling.
+"""Plain values of the protocol that no operation holds: streams, sessions, addresses, settings, errors, profiling.
 
 Source: burn-std `device_settings.rs`, burn-backend `backend/base.rs`, burn-ir `stream.rs`; names as there.
 """
@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ir.dtype import BoolStore, QuantScheme, StrEnum
+from ir.dtype import BoolStore, QuantScheme, StrEnum, U8Value
 from ir.records import Record
 from ir.serde import Tagged
 
@@ -20,6 +20,10 @@ GraphId: TypeAlias = U64
 
 DTypeUsageSet: TypeAlias = Annotated[int, Meta(ge=0, le=7)]
 """Bit mask of what a device does with a dtype: 1 storage, 2 arithmetic, 4 accelerated."""
+
+
+TransferCapability: TypeAlias = Annotated[tuple[U8Value, ...], Meta(min_length=32, max_length=32)]
+"""The secret that gives a tensor out to another server."""
 
 
 class StreamId(Record):
@@ -106,3 +110,36 @@ class Duration(Record):
 
     secs: U64
     nanos: U32
+
+
+class Address(Record):
+    """Where a server listens, as the client spelled it."""
+
+    scheme: str
+    host: str
+    port: U16 | None
+
+
+class PeerAddr(Tagged):
+    """Address of a server."""
+
+    WebSocket: Address | UnsetType = UNSET
+
+
+class PeerId(Tagged):
+    """Name of a server."""
+
+    WebSocket: Address | UnsetType = UNSET
+
+
+class TensorRemote(Record):
+    """A tensor that another server exposes; `capability` is the secret that gives it out."""
+
+    capability: TransferCapability
+    peer: PeerAddr
+
+
+class SessionId(Record):
+    """Name of a session, drawn at random by the client."""
+
+    id: U64
