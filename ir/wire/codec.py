@@ -5,11 +5,11 @@ are null and do not come back).
 
 - Refused as by Burn's decoder: arrays of another length than the record, unknown names, floats and bools for integers,
   integers over the width of their field, ext types, a bare name where a payload is due.
-- Refused beyond that: records as maps, a unit variant as `{name: nil}`, names as bin or index, bytes as str, bytes after
-  the value, usage bits above 4, a `ProfileToken` of one field.
+- Refused beyond that: records as maps, a unit variant as `{name: nil}`, names as bin or index, bytes as str, bytes
+  after the value, usage bits above 4, a `ProfileToken` of one field.
 - Forgiven as by Burn's decoder: wider integer forms, f32 and integers for f64.
-- Forgiven beyond that: a variant that stands twice in its map inside a record, a name that stands twice in a JSON object
-  (the last counts).
+- Forgiven beyond that: a variant that stands twice in its map inside a record, a name that stands twice in a JSON
+  object (the last counts).
 
 Encoding checks names and 64 bits, not the width of a field: records hold what was decoded, or what is ours.
 
