@@ -91,6 +91,11 @@ def parameters(kind: type[Op]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def input_names(kind: type[Op]) -> tuple[str, ...]:
+    """Names of the tensors that `kind` takes, in declared order; they are among its `parameters`."""
+    return tuple(slot.name for slot in _slots(kind) if slot.role in (Role.IN, Role.OPT_IN, Role.IN_LIST))
+
+
 def build(
     kind: type[OpT],
     inputs: Sequence[Operand],
