@@ -1,0 +1,1 @@
+"""Tests of jax_backend, named as its modules."""
