@@ -1,0 +1,293 @@
+"""Convolutions, transposed convolutions and their gradients, over one to three spatial axes, and window extraction.
+
+All of them are one relation of an input x (N, Cin, *size), a weight (Cout, Cin / groups, *kernel) and an output
+y (N, Cout, *count):
+
+    y[n, o, p] = sum over c and t of x[n, c, p * stride + t * dilation - before] * weight[o, c, t]
+
+`output_of`, `input_of` and `weight_of` compute each of the three from the other two. A transposed convolution is
+`input_of`: what it calls x is y here, and its weight has the same layout.
+
+Padding is zeros that take part: an infinite weight that meets one gives NaN, as in Burn.
+Halves are summed in float32 and rounded once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import ir
+from ir.ops.conv import BiasBackward, Conv1dBackward, Conv2dBackward, Conv3dBackward
+from ir.tensor import TensorIr
+from jax_backend.lowering import lower
+from jax_backend.ops._shared import Array, const, dot_precision, is_half, out_dtype, widen_half
+from jax_backend.ops._windows import Window
+
+Dims: TypeAlias = tuple[int, ...]
+Pair: TypeAlias = tuple[int, int]
+Conv: TypeAlias = ir.Conv1d | ir.Conv2d | ir.Conv3d
+ConvBackward: TypeAlias = Conv1dBackward | Conv2dBackward | Conv3dBackward
+ConvTranspose: TypeAlias = ir.ConvTranspose1d | ir.ConvTranspose2d | ir.ConvTranspose3d
+ConvTransposeWeightBackward: TypeAlias = (
+    ir.ConvTranspose1dWeightBackward | ir.ConvTranspose2dWeightBackward | ir.ConvTranspose3dWeightBackward
+)
+
+
+class Options(Protocol):
+    """What the options of all convolutions have."""
+
+    @property
+    def stride(self) -> Dims:
+        """Step between windows, per axis."""
+        ...
+
+    @property
+    def padding(self) -> tuple[int | Pair, ...]:
+        """Zeros on both sides, or (before, after), per axis."""
+        ...
+
+    @property
+    def dilation(self) -> Dims:
+        """Step between the taps of a window, per axis."""
+        ...
+
+    @property
+    def groups(self) -> int:
+        """Blocks of channels that do not mix."""
+        ...
+
+
+class Geometry(NamedTuple):
+    """Which elements meet; numbers per spatial axis. `before` is the padding in front."""
+
+    stride: Dims
+    before: Dims
+    dilation: Dims
+    groups: int
+    precision: lax.Precision
+
+    def spread(self, count: Sequence[int]) -> Dims:
+        """Places from the start of the first of `count` windows to that of the last."""
+        return tuple(max((n - 1) * s + 1, 0) for n, s in zip(count, self.stride, strict=True))
+
+    def reach(self, kernel: Sequence[int]) -> Dims:
+        """Places from the first tap of a window to its last."""
+        return tuple(d * (k - 1) for k, d in zip(kernel, self.dilation, strict=True))
+
+
+def geometry(options: Options, out: TensorIr) -> Geometry:
+    """The geometry that `options` describe; the dtype of `out` decides the precision."""
+    before = tuple(p if isinstance(p, int) else p[0] for p in options.padding)
+    return Geometry(options.stride, before, options.dilation, options.groups, dot_precision(out.dtype))
+
+
+@lower(ir.Conv1d, ir.Conv2d, ir.Conv3d)
+def conv(op: Conv, x: Array, weight: Array, bias: Array | None) -> Array:
+    """Cross-correlation."""
+    g = geometry(op.options, op.out)
+    pads = [(p, p) if isinstance(p, int) else p for p in op.options.padding]
+    return _with_bias(lambda x, w, accumulator: output_of(x, w, pads, g, accumulator), x, weight, bias)
+
+
+@lower(ir.Conv1dXBackward, ir.Conv2dXBackward, ir.Conv3dXBackward)
+def conv_x_backward(op: ConvBackward, x: Array, weight: Array, output_grad: Array) -> Array:
+    """The adjoint by x, of which only the shape counts; inputs that no window reaches get 0."""
+    return input_of(output_grad, weight, x.shape[2:], geometry(op.options, op.out))
+
+
+@lower(ir.Conv1dWeightBackward, ir.Conv2dWeightBackward, ir.Conv3dWeightBackward)
+def conv_weight_backward(op: ConvBackward, x: Array, weight: Array, output_grad: Array) -> Array:
+    """The adjoint by the weight, of which only the shape counts."""
+    return weight_of(x, output_grad, weight.shape[2:], geometry(op.options, op.out))
+
+
+@lower(ir.ConvTranspose1d, ir.ConvTranspose2d, ir.ConvTranspose3d)
+def conv_transpose(op: ConvTranspose, x: Array, weight: Array, bias: Array | None) -> Array:
+    """The adjoint of a convolution; `padding_out` is in the declared shape."""
+    g, size = geometry(op.options, op.out), transposed_size(x, weight, op.options)
+    return _with_bias(lambda x, w, accumulator: input_of(x, w, size, g, accumulator), x, weight, bias)
+
+
+@lower(ir.ConvTranspose1dWeightBackward, ir.ConvTranspose2dWeightBackward, ir.ConvTranspose3dWeightBackward)
+def conv_transpose_weight_backward(
+    op: ConvTransposeWeightBackward, x: Array, weight: Array, output_grad: Array
+) -> Array:
+    """That of a convolution with input and output exchanged."""
+    return weight_of(output_grad, x, weight.shape[2:], geometry(op.options, op.out))
+
+
+@lower(
+    ir.Conv1dBiasBackward,
+    ir.Conv2dBiasBackward,
+    ir.Conv3dBiasBackward,
+    ir.ConvTranspose1dBiasBackward,
+    ir.ConvTranspose2dBiasBackward,
+    ir.ConvTranspose3dBiasBackward,
+)
+def bias_backward(op: BiasBackward, x: Array, bias: Array, output_grad: Array) -> Array:
+    """Sum over all but the channels."""
+    axes = (0, *range(2, output_grad.ndim))
+    return jnp.sum(widen_half(output_grad), axis=axes).astype(out_dtype(op.out))
+
+
+def transposed_size(
+    x: Array,
+    weight: Array,
+    options: ir.ConvTranspose1dOptions | ir.ConvTranspose2dOptions | ir.ConvTranspose3dOptions,
+) -> Dims:
+    """Spatial sizes of the output: (L - 1) * stride + dilation * (k - 1) + 1 + padding_out - 2 * padding.
+
+    >>> import jax.numpy as jnp
+    >>> o = ir.ConvTranspose1dOptions(stride=(2,), padding=(1,), padding_out=(1,), dilation=(1,), groups=1)
+    >>> transposed_size(jnp.zeros((1, 2, 4)), jnp.zeros((2, 2, 3)), o)
+    (8,)
+    """
+    axes = zip(
+        x.shape[2:],
+        weight.shape[2:],
+        options.stride,
+        options.padding,
+        options.padding_out,
+        options.dilation,
+        strict=True,
+    )
+    return tuple((n - 1) * s + d * (k - 1) + 1 + more - 2 * p for n, k, s, p, more, d in axes)
+
+
+def output_of(x: Array, weight: Array, pads: Sequence[Pair], g: Geometry, accumulator: np.dtype | None = None) -> Array:
+    """The output y (N, Cout, *count) from x, padded by `pads`, and weight; in `accumulator`, or the dtype of x."""
+    plain = tuple(range(x.ndim))
+    return lax.conv_general_dilated(
+        zero_pad(x, pads),
+        weight,
+        g.stride,
+        "VALID",
+        rhs_dilation=g.dilation,
+        dimension_numbers=lax.ConvDimensionNumbers(plain, plain, plain),
+        feature_group_count=g.groups,
+        precision=g.precision,
+        preferred_element_type=accumulator,
+    )
+
+
+def input_of(y: Array, weight: Array, size: Sequence[int], g: Geometry, accumulator: np.dtype | None = None) -> Array:
+    """The input x (N, Cin, *size) from y (N, Cout, *count) and weight: what `output_of` does, transposed."""
+    per_group, kernel = weight.shape[1], weight.shape[2:]
+    weight = weight.reshape(g.groups, -1, per_group, *kernel).swapaxes(0, 1)
+    weight = weight.reshape(-1, g.groups * per_group, *kernel)
+    plain = tuple(range(y.ndim))
+    pads = [
+        (reach - before, length + before - spread)
+        for reach, before, length, spread in zip(g.reach(kernel), g.before, size, g.spread(y.shape[2:]), strict=True)
+    ]
+    return lax.conv_general_dilated(
+        y,
+        lax.rev(weight, plain[2:]),
+        (1,) * len(kernel),
+        pads,
+        lhs_dilation=g.stride,
+        rhs_dilation=g.dilation,
+        dimension_numbers=lax.ConvDimensionNumbers(plain, (1, 0, *plain[2:]), plain),
+        feature_group_count=g.groups,
+        precision=g.precision,
+        preferred_element_type=accumulator,
+    )
+
+
+def weight_of(x: Array, y: Array, kernel: Sequence[int], g: Geometry) -> Array:
+    """Weight (Cout, Cin / groups, *kernel) from x (N, Cin, *size) and y (N, Cout, *count).
+
+    A convolution in which batch and channels have changed places, and so have stride and dilation. Groups are a batch
+    group count. XLA turns that into masked dense products on a CPU (94 ms where `_by_feature_groups` takes 2.6 ms:
+    x (8, 32, 28, 28), 64 channels out, kernel 3, 4 groups), while cuDNN knows it; depthwise it is best on both.
+    """
+    ends = zip(x.shape[2:], g.before, g.spread(y.shape[2:]), g.reach(kernel), strict=True)
+    x = zero_pad(x, [(before, spread + reach - size - before) for size, before, spread, reach in ends])
+
+    def by_batch_groups(x: Array, y: Array) -> Array:
+        return _correlate(x, y, g, batch_group_count=g.groups)
+
+    def by_feature_groups(x: Array, y: Array) -> Array:
+        batch, channels, *size = x.shape
+        x = x.reshape(batch, g.groups, channels // g.groups, *size).swapaxes(0, 1)
+        x = x.reshape(g.groups * batch, channels // g.groups, *size)
+        return _correlate(x, y, g, feature_group_count=g.groups)
+
+    if 1 < g.groups < x.shape[1]:
+        out: Array = lax.platform_dependent(x, y, cpu=by_feature_groups, default=by_batch_groups)
+        return out
+    return by_batch_groups(x, y)
+
+
+def _correlate(x: Array, y: Array, g: Geometry, feature_group_count: int = 1, batch_group_count: int = 1) -> Array:
+    swapped = (1, 0, *range(2, x.ndim))
+    return lax.conv_general_dilated(
+        x,
+        y,
+        g.dilation,
+        "VALID",
+        rhs_dilation=g.stride,
+        dimension_numbers=lax.ConvDimensionNumbers(swapped, swapped, swapped),
+        feature_group_count=feature_group_count,
+        batch_group_count=batch_group_count,
+        precision=g.precision,
+    )
+
+
+def zero_pad(x: Array, pads: Sequence[Pair]) -> Array:
+    """Spatial axes of x with zeros on both sides, as many as `pads` says; negative numbers cut off.
+
+    XLA folds a plain pad into the convolution, which then skips the zeros: with the barrier, 0 * inf is NaN on every
+    platform. On an H200 the copy costs 1 % of a convolution of (64, 128, 56, 56) with kernel 3.
+    """
+    if not any(map(any, pads)):
+        return x
+    padded = lax.pad(x, const(0, x), [(0, 0, 0), (0, 0, 0), *((before, after, 0) for before, after in pads)])
+    return lax.optimization_barrier(padded)
+
+
+def _with_bias(
+    product: Callable[[Array, Array, np.dtype | None], Array], x: Array, weight: Array, bias: Array | None
+) -> Array:
+    """`product(x, weight, accumulator)` plus a bias per channel, in the dtype of x, rounded once.
+
+    cuDNN has no convolution from halves to float32: XLA would widen the operands, which takes ten times as long. It
+    sums in float32 inside, so that without a bias the rounding is the only one; with one, CUDA rounds before adding.
+    """
+    if bias is None:
+        return product(x, weight, None)
+    row = bias.reshape(1, -1, *(1,) * (x.ndim - 2))
+    if not is_half(x):
+        return product(x, weight, None) + row
+
+    def rounded_once(x: Array, weight: Array, row: Array) -> Array:
+        return (product(x, weight, np.dtype(np.float32)) + widen_half(row)).astype(x.dtype)
+
+    def by_cudnn(x: Array, weight: Array, row: Array) -> Array:
+        return product(x, weight, None) + row
+
+    out: Array = lax.platform_dependent(x, weight, row, cuda=by_cudnn, default=rounded_once)
+    return out
+
+
+@lower(ir.Unfold4d)
+def unfold_4d(op: ir.Unfold4d, x: Array) -> Array:
+    """A copy: a convolution with a one-hot kernel would spread an infinity over its neighbours as NaN."""
+    o, counts = op.options, unfold_counts(op, x.shape[2:])
+    for n, kernel in enumerate(op.kernel_size):
+        # Axis n of the window is inserted after the axes of the kernel that are there already: N, C, kH, kW, oH, oW.
+        window = Window(2 + 2 * n, x.shape[2 + 2 * n], counts[n], kernel, o.stride[n], o.padding[n], o.dilation[n])
+        padded = window.pad(x, np.zeros((), x.dtype))
+        x = jnp.stack([window.tap(padded, tap) for tap in range(kernel)], axis=2 + n)
+    batch, channels = x.shape[:2]
+    return x.reshape(batch, channels * op.kernel_size[0] * op.kernel_size[1], counts[0] * counts[1])
+
+
+def unfold_counts(op: ir.Unfold4d, size: Sequence[int]) -> Dims:
+    """Number of windows along height and width."""
+    o = op.options
+    axes = zip(size, op.kernel_size, o.stride, o.padding, o.dilation, strict=True)
+    return tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes)
