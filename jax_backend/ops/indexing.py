@@ -43,7 +43,9 @@ def select_assign(op: ir.SelectAssign, x: Array, indices: Array, value: Array) -
 @lower(ir.Gather)
 def gather(op: ir.Gather, x: Array, indices: Array) -> Array:
     """Elements by index along one axis, everything else in its place."""
-    return jnp.take_along_axis(x, _wide(indices, x), axis=op.dim, mode="clip")
+    indices = _wide(indices, x)
+    last = const(max(x.shape[op.dim] - 1, 0), indices)
+    return jnp.take_along_axis(x, lax.clamp(const(0, indices), indices, last), axis=op.dim, mode="promise_in_bounds")
 
 
 @lower(ir.Scatter)

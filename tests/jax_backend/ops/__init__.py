@@ -1,0 +1,1 @@
+"""Tests of the lowerings, beside the tables of tests/cases."""
