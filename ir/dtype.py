@@ -4,7 +4,7 @@
 Source: burn-std `tensor/dtype.rs`, `tensor/quantization/scheme.rs`.
 """
 
-from enum import Enum
+import enum
 from typing import Annotated, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -15,8 +15,8 @@ U8Value = Annotated[int, Meta(ge=0, le=255)]
 Dim = Annotated[int, Meta(ge=0)]
 
 
-class StrEnum(str, Enum):
-    """An enum of names whose hash runs in C: `Enum.__hash__` is a Python call, and dtypes are hashed for every operand."""
+class StrEnum(enum.StrEnum):
+    """An enum of names whose hash runs in C: `Enum.__hash__` is a Python call per operand of every operation."""
 
     __hash__ = str.__hash__
 
@@ -198,7 +198,7 @@ class QuantScheme(Struct, frozen=True, array_like=True, gc=False, forbid_unknown
     block: BlockScale | None
 
 
-class ParamDType(DTypeInfo, Tagged):
+class ParamDType(DTypeInfo, Tagged, frozen=True):
     """The dtypes with a parameter: `Bool(store)` and `QFloat(scheme)`."""
 
     Bool: BoolStore | UnsetType = UNSET

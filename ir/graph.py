@@ -23,9 +23,7 @@ from ir.tensor import READ_WRITE, Shape, TensorIr
 
 
 class RangeUse(NamedTuple):
-    """A slice of the graph: its placeholder, or the slice itself, and the size it is laid on (a placeholder, or
-    itself).
-    """
+    """A slice of the graph and the size it is laid on, each a placeholder or itself."""
 
     item: SliceRange
     size: int

@@ -20,12 +20,12 @@ Promise: a field is named once; inputs + outputs = every `TensorIr` of the op, i
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ir.dtype import DType
+from ir.dtype import I64, U64, DType
 from ir.errors import StreamError
 from ir.scalar import Number, ScalarIr, convert, widen
 from ir.slices import SliceRange, split_ranges
@@ -88,7 +88,7 @@ class ScalarLift:
         return (ScalarSlot(bound_dtype(dtype) if self._convert is widen else dtype, self._convert),)
 
 
-class OptScalarLift(ScalarLift):
+class OptScalarLift:
     """The lift of a scalar that may be absent: its presence is static."""
 
     def split(self, value: ScalarIr | None) -> tuple[bool, tuple[ScalarIr, ...]]:
@@ -101,13 +101,11 @@ class OptScalarLift(ScalarLift):
 
     def slots(self, static: bool, dtype: DType) -> tuple[ScalarSlot, ...]:
         """One slot where the scalar is present."""
-        return super().slots(None, dtype) if static else ()
+        return (ScalarSlot(dtype, convert),) if static else ()
 
 
 def bound_dtype(dtype: DType) -> DType:
     """Dtype of a clamp bound on a tensor of `dtype`: i64, or u64 for U64; floats keep theirs."""
-    from ir.dtype import I64, U64
-
     return dtype if not dtype.is_int or dtype is U64 else I64
 
 
@@ -119,7 +117,7 @@ OptOut = Annotated[TensorIr | None, Role.OPT_OUT]
 OutList = Annotated[tuple[TensorIr, ...], Role.OUT_LIST]
 Scalar = Annotated[ScalarIr, ScalarLift(convert)]
 Bound = Annotated[ScalarIr, ScalarLift(widen)]
-OptScalar = Annotated[ScalarIr | None, OptScalarLift(convert)]
+OptScalar = Annotated[ScalarIr | None, OptScalarLift()]
 Ranges = Annotated[tuple[SliceRange, ...], Role.RANGES]
 
 _INPUTS = (Role.IN, Role.OPT_IN, Role.IN_LIST)
@@ -181,23 +179,27 @@ class Op(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=T
     @property
     def inputs(self) -> tuple[TensorIr, ...]:
         """Tensors that go in, in declared order; absent optional ones are left out."""
-        return tuple(_tensors(self, Field.is_input.fget))
+        return tuple(t for field, value in values(self) if field.is_input for t in _listed(value))
 
     @property
     def outputs(self) -> tuple[TensorIr, ...]:
         """Tensors that come out, in declared order."""
-        return tuple(_tensors(self, Field.is_output.fget))
+        return tuple(t for field, value in values(self) if field.is_output for t in _listed(value))
 
     @property
     def traced_scalars(self) -> tuple[ScalarIr, ...]:
         """The scalars that become arguments of the program, in declared order."""
-        lifted = ((f, value) for f, value in values(self) if f.is_lifted)
-        return tuple(number for f, value in lifted for number in f.role.split(value)[1])  # type: ignore[union-attr]
+        numbers: list[ScalarIr] = []
+        for field, value in values(self):
+            if field.is_lifted:
+                lift: Any = field.role
+                numbers += lift.split(value)[1]
+        return tuple(numbers)
 
     def __str__(self) -> str:
         def show(value: Any) -> str:
-            if isinstance(value, tuple) and value and isinstance(value[0], TensorIr):
-                return f"[{', '.join(map(str, value))}]"
+            if isinstance(value, tuple):
+                return f"[{', '.join(map(show, cast('tuple[Any, ...]', value)))}]"
             if isinstance(value, ScalarIr):
                 return repr(value.value)
             return value.value if isinstance(value, Enum) else str(value)
@@ -213,16 +215,22 @@ def fields(record: type[Struct]) -> tuple[Field, ...]:
     """The fields of a record in declared order; nested records that hold roles are flattened."""
     hints = get_type_hints(record, include_extras=True)
     found: list[Field] = []
-    for name in record.__struct_fields__:
-        hint = hints[name]
-        role = next((m for m in getattr(hint, "__metadata__", ()) if isinstance(m, Role) or hasattr(m, "split")), None)
-        nested = _record_in(hint) if role is None else None
-        inner = fields(nested) if nested else ()
-        if any(f.role for f in inner):
-            found += [Field(f"{name}.{f.path}", f.type, f.role) for f in inner]
+    for name, nested in layout(record):
+        if nested:
+            found += [Field(f"{name}.{f.path}", f.type, f.role) for f in fields(nested)]
         else:
-            found.append(Field(name, hint, role))
+            marks: tuple[Any, ...] = getattr(hints[name], "__metadata__", ())
+            role = next((m for m in marks if isinstance(m, Role) or hasattr(m, "split")), None)
+            found.append(Field(name, hints[name], role))
     return tuple(found)
+
+
+@cache
+def layout(record: type[Struct]) -> tuple[tuple[str, type[Struct] | None], ...]:
+    """The fields of a record by name, each with the class of the nested record that is flattened in its place, if any."""
+    hints = get_type_hints(record, include_extras=True)
+    nested = {name: _record_in(hints[name]) for name in record.__struct_fields__}
+    return tuple((name, n if n and any(f.role for f in fields(n)) else None) for name, n in nested.items())
 
 
 def _record_in(hint: Any) -> type[Struct] | None:
@@ -239,23 +247,17 @@ def values(op: Op) -> Iterator[tuple[Field, Any]]:
         yield field, value
 
 
-def _tensors(op: Op, wanted: Any) -> Iterator[TensorIr]:
-    for field, value in values(op):
-        if wanted(field):
-            yield from value if isinstance(value, tuple) else () if value is None else (value,)
+def _listed(value: TensorIr | tuple[TensorIr, ...] | None) -> tuple[TensorIr, ...]:
+    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def _rebuild(record: Any, change: Callable[[Field, Any], Any], flat: Iterator[Field]) -> Any:
     """`record` with every flattened field passed through `change`."""
-    changed: dict[str, Any] = {}
-    hints = get_type_hints(type(record), include_extras=True)
-    for name in record.__struct_fields__:
-        value, nested = getattr(record, name), _record_in(hints[name])
-        if nested and any(f.role for f in fields(nested)):
-            changed[name] = _rebuild(value, change, flat)
-        else:
-            changed[name] = change(next(flat), value)
-    return replace(record, **changed)
+    changed: list[Any] = []
+    for name, nested in layout(type(record)):
+        value = getattr(record, name)
+        changed.append(_rebuild(value, change, flat) if nested else change(next(flat), value))
+    return type(record)(*changed)
 
 
 def map_operands(op: OpT, function: Callable[[Field, TensorIr], TensorIr]) -> OpT:
@@ -264,7 +266,9 @@ def map_operands(op: OpT, function: Callable[[Field, TensorIr], TensorIr]) -> Op
     def change(field: Field, value: Any) -> Any:
         if field.role not in _TENSORS or value is None:
             return value
-        return tuple([function(field, t) for t in value]) if isinstance(value, tuple) else function(field, value)
+        if isinstance(value, tuple):
+            return tuple([function(field, t) for t in cast("tuple[TensorIr, ...]", value)])
+        return function(field, value)
 
     return _rebuild(op, change, iter(fields(type(op))))
 
@@ -290,7 +294,7 @@ def map_ranges(op: OpT, function: Callable[[SliceRange], SliceRange]) -> OpT:
     """`op` with `function` applied to each slice."""
 
     def change(field: Field, value: Any) -> Any:
-        return tuple(map(function, value)) if field.role is Role.RANGES else value
+        return tuple([function(r) for r in value]) if field.role is Role.RANGES else value
 
     return _rebuild(op, change, iter(fields(type(op))))
 
@@ -356,7 +360,7 @@ def splitter(kind: type[Op]) -> Callable[[Any], Parts]:
             body.append(f"{v}, s{n} = split_ranges({v}, op.tensor.shape.dims)")
             signature.append(v)
             starts.append(f"*s{n}")
-        elif isinstance(field.role, ScalarLift) and not isinstance(field.role, OptScalarLift):
+        elif isinstance(field.role, ScalarLift):
             scalars.append(v)
         elif field.is_lifted:
             scope[f"l{n}"] = field.role

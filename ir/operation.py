@@ -46,8 +46,9 @@ def operation(op: Op) -> OperationIr:
 
 
 class GraphBindings(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):
-    """What one execution of a relative graph binds: pairs of relative and concrete tensor ids (inputs, then outputs), sizes,
-    scalars and slices, each looked up by the placeholder that stands in the graph.
+    """What one execution of a relative graph binds, each looked up by the placeholder that stands in the graph.
+
+    `tensors` are pairs of relative and concrete ids, inputs before outputs; `shapes` are sizes of axes, in elements.
     """
 
     tensors: tuple[tuple[TensorId, TensorId], ...]

@@ -122,9 +122,7 @@ class Segmenter:
         return best, reaches_end
 
     def _repeat(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[int]:
-        """Rule (b): lengths of a head and of the periods behind it; empty without a run that covers half of
-        `symbols`.
-        """
+        """Rule (b): lengths of a head and of the periods behind it; empty unless a run covers half of `symbols`."""
         period, run = longest_run(symbols)
         if not period:
             return []
@@ -180,8 +178,7 @@ def window_hash(symbols: Sequence[Symbol], place: int) -> int:
 
 
 def longest_run(symbols: Sequence[Symbol]) -> tuple[int, int]:
-    """Period and length of the longest run of at least two equal periods at the end of `symbols`; (0, 0) if there is
-    none.
+    """Period and length of the longest run of at least two equal periods at the end of `symbols`, or (0, 0).
 
     By the prefix function of the reversed sequence, in linear time. Of runs of one length the shortest period counts.
 

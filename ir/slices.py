@@ -3,7 +3,7 @@
 Source: burn-std `tensor/slice.rs`; the order of negative steps was checked against Burn 0.22.1.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -23,7 +23,7 @@ class SliceRange(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_
     step: Index
 
 
-class Window(NamedTuple):
+class Window(Struct, frozen=True, gc=False):
     """A slice laid on an axis: `count` elements from `start`, `step` apart, visited downward if `reverse`."""
 
     start: int

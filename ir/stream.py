@@ -173,8 +173,7 @@ def start_slots(op: Op) -> tuple[StartSlot, ...]:
 
 
 class RelativeGraph(Struct, frozen=True):
-    """A program without its bindings: `ops` on values numbered in first-use order, those that come in, those that
-    survive.
+    """A program without its bindings: `ops` on values numbered in first-use order, which come in, which survive.
 
     Traced scalars of the ops are placeholders; `scalars` says their dtypes, in order. `starts` are the slice starts.
     """
@@ -310,8 +309,7 @@ def relativise(ops: Sequence[Op], table: SymbolTable | None = None) -> tuple[Rel
 
 
 def concrete_ops(entry: Entry, fresh: Iterator[int]) -> list[Op]:
-    """The operations of `entry` with their ids, scalars and slice starts put back; what stays inside gets ids of
-    `fresh`.
+    """The operations of `entry` with ids, scalars and starts put back; what stays inside gets ids of `fresh`.
 
     An input is ReadWrite at its last use where `entry` frees it.
     """

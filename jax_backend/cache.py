@@ -18,6 +18,7 @@ from jax_backend.custom_ops import CustomOpRegistry, default_custom_ops
 from jax_backend.executable import Executable
 from jax_backend.explain import explain
 from jax_backend.ops._shared import precision as traced_precision
+from jax_backend.types import Device
 
 Key: TypeAlias = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
@@ -46,7 +47,7 @@ class _Program:
     __slots__ = ("executables", "lock", "num_ops")
 
     def __init__(self, num_ops: int) -> None:
-        self.executables: dict[jax.Device, list[Executable]] = {}
+        self.executables: dict[Device, list[Executable]] = {}
         self.lock: Final = threading.Lock()
         self.num_ops: Final = num_ops
 
@@ -96,7 +97,7 @@ class ProgramCache:
         outputs: frozenset[int],
         starts: tuple[int, ...],
         donated: tuple[int, ...],
-        device: jax.Device,
+        device: Device,
         name: str,
     ) -> Executable:
         """The executable of `key` that returns at least `outputs`; compiled at the first need.
@@ -138,7 +139,7 @@ class ProgramCache:
         outputs: frozenset[int],
         starts: tuple[int, ...],
         donated: tuple[int, ...],
-        device: jax.Device,
+        device: Device,
         name: str,
     ) -> Executable:
         earlier = program.executables.get(device, [])

@@ -8,13 +8,14 @@ from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.executable import Packer
 from jax_backend.interpreter import run_graph
 from jax_backend.rng import RandomState
+from jax_backend.types import Device
 
 
 def run_eagerly(
     part: Segment,
     inputs: dict[int, jax.Array],
     random: RandomState,
-    device: jax.Device,
+    device: Device,
     custom_ops: CustomOpRegistry,
 ) -> dict[int, jax.Array]:
     """Run `part` on `inputs`, by id, and return everything it produces, by id.

@@ -22,6 +22,7 @@ from ir.stream import RelativeGraph
 from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.dtypes import jax_dtype
 from jax_backend.interpreter import Array, Start, run_graph
+from jax_backend.types import Device
 
 _KEY_WORDS: Final = 4
 _FLOAT_MAX: Final = float(np.finfo(np.float32).max)
@@ -110,7 +111,7 @@ class Executable:
     def __init__(
         self,
         graph: RelativeGraph,
-        device: jax.Device,
+        device: Device,
         starts: tuple[int, ...],
         traced: tuple[bool, ...],
         donated: tuple[int, ...],
@@ -165,7 +166,7 @@ def program_function(
     return program
 
 
-def abstract_arguments(graph: RelativeGraph, packer: Packer, device: jax.Device) -> list[jax.ShapeDtypeStruct]:
+def abstract_arguments(graph: RelativeGraph, packer: Packer, device: Device) -> list[jax.ShapeDtypeStruct]:
     """The avals of a program's arguments, placed on `device`."""
     placed = jax.sharding.SingleDeviceSharding(device)
     tensors = graph.tensors()
@@ -206,7 +207,7 @@ def usable_donations(graph: RelativeGraph, allowed: Sequence[int]) -> tuple[int,
 
 
 def compile_for(
-    function: Callable[..., Any], arguments: Sequence[jax.ShapeDtypeStruct], donated: Sequence[int], device: jax.Device
+    function: Callable[..., Any], arguments: Sequence[jax.ShapeDtypeStruct], donated: Sequence[int], device: Device
 ) -> jax.stages.Compiled:
     """Trace, lower and compile `function` for `device`."""
     with jax.enable_x64(True), jax.default_device(device):

@@ -10,6 +10,7 @@ from ir.dtype import BoolStore, DType
 from ir.errors import IrError
 from ir.tensor import TensorData
 from jax_backend.dtypes import jax_dtype
+from jax_backend.types import Device
 
 Array = jax.Array
 
@@ -35,10 +36,10 @@ def to_numpy(data: TensorData) -> np.ndarray:
 def from_numpy(array: np.ndarray, dtype: DType) -> TensorData:
     """Tensor data of `dtype` with the elements of `array`, which is copied only where it is not contiguous."""
     wanted = np.ascontiguousarray(array, element_dtype(dtype))
-    return TensorData(memoryview(wanted.reshape(-1).view(np.uint8)), tuple(array.shape), dtype)
+    return TensorData(wanted.reshape(-1).view(np.uint8).data, tuple(array.shape), dtype)
 
 
-def to_device(data: TensorData, device: jax.Device) -> Array:
+def to_device(data: TensorData, device: Device) -> Array:
     """The array of `data` on `device`.
 
     The bytes may be shared with the array on CPU: nobody may write to them afterwards.

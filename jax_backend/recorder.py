@@ -31,6 +31,7 @@ from jax_backend.interpreter import OperationError
 from jax_backend.ops._shared import precision
 from jax_backend.rng import RandomState
 from jax_backend.tensor import TensorRecorder
+from jax_backend.types import Device
 
 _INNER_IDS: Final = 1 << 63
 """Ids from here on are ours: what stays inside a registered graph, should it run operation by operation."""
@@ -94,7 +95,7 @@ class Recorder(TensorRecorder):
 
     def __init__(
         self,
-        device: jax.Device | None = None,
+        device: Device | None = None,
         *,
         cache: ProgramCache | None = None,
         eager: bool = False,
@@ -128,9 +129,7 @@ class Recorder(TensorRecorder):
         return next(self._ids)
 
     def register_operation(self, operation: OperationIr | Op) -> None:
-        """Append an operation. It runs at the next read, sync or cut; what it raises shows at the read of its
-        outputs.
-        """
+        """Append an operation, to run at the next read, sync or cut; what it raises shows at a read of its outputs."""
         op = operation.op if isinstance(operation, OperationIr) else operation
         if isinstance(op, Drop):
             self.drop(op.tensor.id.value)
@@ -319,9 +318,7 @@ class Recorder(TensorRecorder):
             self.handles.free(id)
 
     def _run(self, entries: list[Entry], dropped: dict[int, int]) -> None:
-        """Run `entries` as one program; where something fails, everything that does not depend on it runs all the
-        same.
-        """
+        """Run `entries` as one program; where something fails, all that does not depend on it runs all the same."""
         while entries:
             if self.handles.num_failed and not (entries := self._without_failed(entries)):
                 return

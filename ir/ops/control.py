@@ -25,8 +25,9 @@ class Custom(Op):
     """An operation that the registry of custom operations knows by `id`. Its scalars are static: they may decide shapes."""
 
     id: str
-    inputs: InList
-    outputs: OutList
+    # Burn's names; they say what the properties of `Op` would derive.
+    inputs: InList  # pyright: ignore[reportIncompatibleMethodOverride]
+    outputs: OutList  # pyright: ignore[reportIncompatibleMethodOverride]
     scalars: tuple[ScalarIr, ...]
 
 
