@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ir.op import Op, Role, _record_in, fields
+from ir.records import Record
 from ir.scalar import ScalarIr, scalar
 from ir.shapes import NOTHING, Given, infer
 from ir.tensor import NOT_INIT, Shape, TensorId, TensorIr
@@ -71,7 +72,8 @@ def _slots(kind: type[Op]) -> tuple[_Slot, ...]:
     found: list[_Slot] = []
     for f in fields(kind):
         role = f.role if isinstance(f.role, Role) and f.role is not Role.RANGES else None
-        record = _record_in(f.type) if role is None else None
+        inner = _record_in(f.type) if role is None else None
+        record = inner if inner is not None and issubclass(inner, Record) else None
         name = f.path.rpartition(".")[2]
         found.append(_Slot(f.path, name, role, f.type, _is_scalar(f.type), record))
     return tuple(found)
@@ -231,7 +233,9 @@ def _counted(value: object, rank: int) -> object:
     """Axes counted from the front: -1 is the last."""
     if isinstance(value, int):
         return value + rank if -rank <= value < 0 else value
-    return tuple(_counted(v, rank) for v in cast("Sequence[object]", value))
+    if isinstance(value, list | tuple):
+        return tuple(_counted(v, rank) for v in cast("Sequence[object]", value))
+    return value
 
 
 def _spread(value: object, hint: Any) -> object:

@@ -13,8 +13,9 @@ import ml_dtypes
 import numpy as np
 
 import ir
+from ir.build import build_with
 from ir.dtype import DType
-from ir.op import Op, Role, fields
+from ir.op import Op
 
 DTYPES: dict[DType, np.dtype] = {
     ir.F64: np.dtype(np.float64),
@@ -154,37 +155,7 @@ def build(kind: type[Op], tensors: Sequence[Tensors], outputs: Sequence[Typed | 
         for x in tensors
     ]
     outs = [described(x, ir.NOT_INIT) if x else None for x in outputs]
-    given_in, given_out = iter(ins), iter(outs)
-    flat: dict[str, Any] = {}
-    for f in fields(kind):
-        if f.role is Role.IN_LIST:
-            flat[f.path] = tuple(next(given_in))  # type: ignore[arg-type]
-        elif f.role is Role.OUT_LIST:
-            flat[f.path] = tuple(given_out)
-        elif f.is_input:
-            flat[f.path] = next(given_in)
-        elif f.is_output:
-            flat[f.path] = next(given_out)
-        else:
-            name = f.path.rpartition(".")[2]
-            value = static[name]
-            is_scalar = "ScalarIr" in str(f.type) and "tuple" not in str(f.type) and "Pad" not in str(f.type)
-            flat[f.path] = ir.scalar(value) if is_scalar and isinstance(value, int | float) else value
-    return _nest(kind, flat)
-
-
-def _nest(record: Any, flat: dict[str, Any]) -> Any:
-    from ir.op import _record_in, get_type_hints  # type: ignore[attr-defined]
-
-    hints = get_type_hints(record, include_extras=True)
-    made: dict[str, Any] = {}
-    for name in record.__struct_fields__:
-        if name in flat:
-            made[name] = flat[name]
-        else:
-            inner = {k.removeprefix(f"{name}."): v for k, v in flat.items() if k.startswith(f"{name}.")}
-            made[name] = _nest(_record_in(hints[name]), inner)
-    return record(**made)
+    return build_with(kind, ins, outs, static)
 
 
 def _listed(item: Tensors) -> list[Typed]:

@@ -1,6 +1,6 @@
 """Rules of numeric kinds: padding, random numbers, reductions, sorts. Source: burn-ir `builder.rs`."""
 
-from ir.dtype import F32
+from ir.dtype import F32, I32
 from ir.errors import ShapeError
 from ir.ops.numeric import Full, IntRandom, Pad, PadBorder, Random
 from ir.ops.reduce import (
@@ -12,6 +12,7 @@ from ir.ops.reduce import (
     MaxDim,
     MaxDimWithIndices,
     Mean,
+    MeanDim,
     Min,
     MinDim,
     MinDimWithIndices,
@@ -34,14 +35,14 @@ def full(op: Full, given: Given) -> Outputs:
 
 @shape_rule(Random)
 def random(op: Random, given: Given) -> Outputs:
-    """As asked for; f32 if no dtype is."""
-    return one(given.shape(), given.float_dtype(F32))
+    """As asked for; f32 if no dtype is. The dtype decides what is drawn, whatever the kind is called."""
+    return one(given.shape(), given.number_dtype(F32))
 
 
 @shape_rule(IntRandom)
 def int_random(op: IntRandom, given: Given) -> Outputs:
     """As asked for; i32 if no dtype is."""
-    return one(given.shape(), given.int_dtype())
+    return one(given.shape(), given.number_dtype(I32))
 
 
 @shape_rule(Pad)
@@ -89,9 +90,18 @@ def _extreme_dims(name: str, tensor: TensorIr, axis: int) -> Dims:
     """The shape of `tensor` with `axis` reduced to 1; some element has to be there."""
     dims = tensor.shape.dims
     out = with_axis(dims, axis_in(name, axis, len(dims)), 1)
-    if dims[axis] == 0 and 0 not in out:
+    if dims[axis] == 0:
         raise ShapeError(f"{name}: expected at least one element along axis {axis}, got {show(dims)}")
     return out
+
+
+@shape_rule(MeanDim)
+def mean_dim(op: MeanDim, given: Given) -> Outputs:
+    """The axis becomes 1; ints cannot be divided by none."""
+    dims = op.input.shape.dims
+    axis = axis_in("axis", op.axis, len(dims))
+    out = _extreme_dims("axis", op.input, axis) if op.input.dtype.is_int else with_axis(dims, axis, 1)
+    return one(out, op.input.dtype)
 
 
 @shape_rule(MaxDim, MinDim, MaxAbsDim)

@@ -86,6 +86,14 @@ class Given(NamedTuple):
         """
         return self._of("a float", lambda d: d.is_float, default)
 
+    def number_dtype(self, default: DType) -> DType:
+        """The dtype of a numeric output, float or int.
+
+        Raises:
+            DTypeError: what is given is neither.
+        """
+        return self._of("a float or int", lambda d: d.is_float or d.is_int, default)
+
     def _of(self, family: str, fits: Callable[[DType], bool], default: DType) -> DType:
         dtype = default if self.dtype is None else self.dtype
         if not fits(dtype):

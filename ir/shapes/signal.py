@@ -22,18 +22,18 @@ def rfft_dims(dims: Dims, dim: int, n: int | None) -> Dims:
 
 
 def irfft_dims(dims: Dims, dim: int, n: int | None) -> Dims:
-    """Shape of the real signal of a transform: n along `dim`, `2 * (bins - 1)` if None.
+    """Shape of the real signal of a transform: n along `dim`, `2 * (bins - 1)` if None, so nothing for a single bin.
 
     >>> irfft_dims((3, 5), 1, None), irfft_dims((3, 5), 1, 9)
     ((3, 8), (3, 9))
 
     Raises:
-        ShapeError: `dim` is no axis, or the length is 0.
+        ShapeError: `dim` is no axis, or there is no bin to count from.
     """
     bins = dims[axis_in("dim", dim, len(dims))]
     length = 2 * (bins - 1) if n is None else n
-    if length < 1:
-        raise ShapeError(f"n: expected at least 1, got {length}")
+    if length < 0:
+        raise ShapeError("n: expected a length where the transform has no bins, got none")
     return with_axis(dims, dim, length)
 
 
