@@ -178,7 +178,7 @@ class ProgramCache:
 
     def _evict(self) -> None:
         def too_large() -> bool:
-            used = sum(e.size_bytes for e in self._executables())
+            used = sum(e.size_bytes for e in self.executables())
             return len(self._programs) > self._max_programs or used > self._max_bytes
 
         while len(self._programs) > 1 and too_large():
@@ -189,7 +189,8 @@ class ProgramCache:
         if len(self.symbols) > SYMBOL_LIMIT:
             self.symbols.keep_only({symbol for symbols, _ in self._programs for symbol in symbols})
 
-    def _executables(self) -> Iterator[Executable]:
+    def executables(self) -> Iterator[Executable]:
+        """Every executable that is kept, least recently used program first."""
         for program in self._programs.values():
             for executables in program.executables.values():
                 yield from executables
