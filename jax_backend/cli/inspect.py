@@ -1,0 +1,80 @@
+"""`burn-xla inspect`: what a recorded session holds. Imports no jax."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+import msgspec
+
+from jax_backend.cli.text import size, table
+from jax_backend.inspection import Summary, operations, summarise
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--top", default=20, show_default=True, help="Kinds and shapes to list, most frequent first.")
+@click.option(
+    "--graph",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Draw the operations into a .svg or .html file.",
+)
+@click.option("--max-ops", default=300, show_default=True, help="Operations to draw, from the first on.")
+def command(file: Path, as_json: bool, top: int, graph: Path | None, max_ops: int) -> None:
+    """Show the operations, tensors, bytes and shapes in FILE, a capture (.bxs) or JSON lines."""
+    if graph is not None:
+        draw(file, graph, max_ops)
+    else:
+        summary = summarise(file)
+        click.echo(msgspec.json.encode(summary).decode() if as_json else report(summary, top))
+
+
+def report(summary: Summary, top: int) -> str:
+    """The summary as text."""
+    answers = f", {summary.answers} answers" if summary.answers else ""
+    lines = [
+        f"{sum(summary.messages.values())} messages{answers}",
+        f"{summary.operations} operations ({summary.inits} Init and {summary.drops} Drop apart)",
+        f"{summary.graphs} graphs registered, {summary.graph_executions} executions of them",
+        f"{summary.uploads} tensors uploaded, {size(summary.uploaded_bytes)}",
+        f"{summary.computed_tensors} tensors computed, {size(summary.computed_bytes)}, the largest {summary.largest}",
+        f"{summary.reads} reads",
+    ]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            _counts("message", summary.messages, len(summary.messages)),
+            "",
+            _counts("family", summary.families, len(summary.families)),
+            "",
+            _counts("operation", summary.forms, top),
+            "",
+            _counts("output", summary.types, top),
+        ]
+    )
+
+
+def _counts(title: str, counts: Counter[str], top: int) -> str:
+    rows = counts.most_common(top)
+    hidden = len(counts) - len(rows)
+    return table((title, "count"), rows) + (f"\n({hidden} more; --top lists them)" if hidden > 0 else "")
+
+
+def draw(file: Path, target: Path, max_ops: int) -> None:
+    """Draw the operations of a session into a file.
+
+    Raises:
+        click.UsageError: the file's name ends in neither .svg nor .html.
+    """
+    from ir.ops.control import Drop, Init
+    from ir.wire.capture import read_messages
+    from jax_backend.drawing import html, svg
+
+    writers = {".svg": svg, ".html": html}
+    if target.suffix not in writers:
+        raise click.UsageError(f"--graph: expected a name that ends in .svg or .html, got {target.name}")
+    ops = [o.op for o in operations(read_messages(file)) if not isinstance(o.op, Init | Drop)]
+    target.write_text(writers[target.suffix](ops[:max_ops]), encoding="utf-8")
+    left_out = f"; --max-ops draws more of the {len(ops)}" if len(ops) > max_ops else ""
+    click.echo(f"{target}: {min(len(ops), max_ops)} operations{left_out}")

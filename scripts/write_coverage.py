@@ -1,0 +1,25 @@
+"""Writes `jax_backend/tested.json` and `docs/coverage.md` from the tables in `tests/cases`.
+
+Run it as `python scripts/write_coverage.py`.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from jax_backend.coverage import TESTED, coverage, page  # noqa: E402
+from tests.coverage import tested_forms  # noqa: E402
+
+
+def main() -> None:
+    tested = tested_forms()
+    (ROOT / "jax_backend" / TESTED).write_text(json.dumps({"burn": tested}, indent=1) + "\n", encoding="utf-8")
+    (ROOT / "docs" / "coverage.md").write_text(page(coverage(tested)), encoding="utf-8")
+    print("burn:", coverage(tested).count())
+
+
+if __name__ == "__main__":
+    main()
