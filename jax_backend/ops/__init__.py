@@ -5,12 +5,44 @@ from typing import Final
 from ir.op import Op
 from ir.registry import kinds
 from jax_backend.lowering import assert_complete
-from jax_backend.ops import activation, attention, base, bool, float, indexing, int
+from jax_backend.ops import (
+    activation,
+    attention,
+    base,
+    bool,
+    conv,
+    float,
+    indexing,
+    int,
+    interpolate,
+    linear,
+    numeric,
+    pool,
+    reduce,
+    signal,
+    sort,
+)
+from jax_backend.ops import deform as deform  # the deformable kinds of the family conv
 from jax_backend.ops.control import NO_PROGRAM
 
-BUILT: Final = tuple(
-    module.__name__.rpartition(".")[2] for module in (activation, attention, base, bool, float, indexing, int)
+FAMILIES = (
+    activation,
+    attention,
+    base,
+    bool,
+    conv,
+    float,
+    indexing,
+    int,
+    interpolate,
+    linear,
+    numeric,
+    pool,
+    reduce,
+    signal,
+    sort,
 )
+BUILT: Final = tuple(module.__name__.rpartition(".")[2] for module in FAMILIES)
 """The families whose every kind has a lowering. A family enters when its last lowering does."""
 
 
