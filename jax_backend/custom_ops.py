@@ -3,8 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+import jax.numpy as jnp
+
 from ir.errors import UnsupportedOp
 from ir.ops.control import Custom
+from jax_backend.ops._shared import Array, out_dtype, widen_half
+from jax_backend.ops.signal import real_to_spectrum, spectrum_to_real
 
 Handler: TypeAlias = Callable[..., Any]
 
@@ -42,3 +46,45 @@ class CustomOpRegistry:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handlers)
+
+
+def default_custom_ops() -> CustomOpRegistry:
+    """A new registry with the ids that Burn 0.22.1 itself sends.
+
+    `signal::rfft` and `signal::irfft` (scalars dim, whether n is given, n) mean `Rfft` and `IRfft`; `linalg::svd`
+    (scalars sweeps of Burn's own algorithm, swap) is a thin singular value decomposition.
+    """
+    registry = CustomOpRegistry()
+    registry.register("signal::rfft", _rfft)
+    registry.register("signal::irfft", _irfft)
+    registry.register("linalg::svd", _svd)
+    return registry
+
+
+def _rfft(op: Custom, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+    (signal,) = inputs
+    return _as_declared(op, real_to_spectrum(signal, *_dim_and_n(op)))
+
+
+def _irfft(op: Custom, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+    re, im = inputs
+    return _as_declared(op, (spectrum_to_real(re, im, *_dim_and_n(op)),))
+
+
+def _dim_and_n(op: Custom) -> tuple[int, int | None]:
+    dim, has_n, n = (scalar.value for scalar in op.scalars)
+    return int(dim), int(n) if has_n else None
+
+
+def _svd(op: Custom, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Factors u, s, vt of x (.., m, n), m >= n, s descending. With swap, x came transposed and u, vt change places."""
+    (x,) = inputs
+    _, swap = (scalar.value for scalar in op.scalars)
+    u, s, vt = jnp.linalg.svd(widen_half(x), full_matrices=False)
+    if swap:
+        u, vt = jnp.swapaxes(vt, -1, -2), jnp.swapaxes(u, -1, -2)
+    return _as_declared(op, (u, s, vt))
+
+
+def _as_declared(op: Custom, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(array.astype(out_dtype(out)) for array, out in zip(arrays, op.outputs, strict=True))

@@ -17,7 +17,7 @@ from ir.stream import canonical, relativise
 from ir.verify import verify_op
 from ir.wire import UNION, decode_operation, encode_operation, from_json, to_json
 from jax_backend import ops
-from jax_backend.custom_ops import CustomOpRegistry
+from jax_backend.custom_ops import CustomOpRegistry, default_custom_ops
 from jax_backend.dtypes import jax_dtype
 from jax_backend.interpreter import draw_key, run_graph, run_op
 from tests import cases as tables
@@ -59,10 +59,10 @@ def _parameter(row: Row) -> Any:
 
 
 def custom_ops() -> CustomOpRegistry:
-    """The handlers that the rows of `Custom` name."""
+    """The handlers that the rows of `Custom` name, beside those of the default registry."""
     from tests.cases.control import HANDLERS
 
-    registry = CustomOpRegistry()
+    registry = default_custom_ops()
     for id, handler in HANDLERS.items():
         registry.register(id, handler)
     return registry

@@ -28,7 +28,7 @@ _NUM_TAPS = {InterpolateMode.Bilinear: 2, InterpolateMode.Bicubic: 4, Interpolat
 class Taps(NamedTuple):
     """Per output place (rows) and tap (columns): which sample, its weight, and whether it counts."""
 
-    index: np.ndarray
+    sample: np.ndarray
     weight: np.ndarray
     counts: np.ndarray
 
@@ -54,8 +54,8 @@ def _resample(x: Array, size: tuple[int, int], options: ir.InterpolateOptions) -
     for axis, out_size in ((2, size[0]), (3, size[1])):
         taps = taps_of(x.shape[axis], out_size, options.mode, options.align_corners)
         shape = [1] * (x.ndim + 1)
-        shape[axis : axis + 2] = taps.index.shape
-        samples = jnp.take(x, taps.index, axis=axis, mode="clip")
+        shape[axis : axis + 2] = taps.sample.shape
+        samples = jnp.take(x, taps.sample, axis=axis, mode="clip")
         if not taps.counts.all():
             samples = jnp.where(taps.counts.reshape(shape), samples, const(0, x))
         x = (samples * taps.weight.astype(x.dtype).reshape(shape)).sum(axis + 1)
@@ -127,7 +127,7 @@ def grid_sample_2d(op: ir.GridSample2d, tensor: Array, grid: Array) -> Array:
         y = jnp.where(centred, const((height - 1) / 2, y), y)
     wide = widen_half(tensor)
     columns, rows = _samples(x, width, options), _samples(y, height, options)
-    values = _read(wide, rows.index, columns.index)
+    values = _read(wide, rows.sample, columns.sample)
     values = jnp.where((rows.inside[:, None] & columns.inside[None])[:, :, :, None], values, const(0, wide))
     weights = (rows.weight[:, None] * columns.weight[None]).astype(wide.dtype)[:, :, :, None]
     return (values * weights).sum((0, 1)).astype(out_dtype(op.out))
@@ -141,9 +141,9 @@ def _place(coordinate: Array, size: int, align_corners: bool) -> Array:
 
 
 class _Samples(NamedTuple):
-    """The samples along one axis that make each point, (taps, N, oH, oW): index, inside the image or padded, weight."""
+    """The samples along one axis that make each point, (taps, N, oH, oW): which, inside the image or padded, weight."""
 
-    index: Array
+    sample: Array
     inside: Array
     weight: Array
 

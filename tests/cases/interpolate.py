@@ -50,7 +50,7 @@ def backward(
     """A row of InterpolateBackward; the output size is that of `grad`."""
     size = (grad.array.shape[2], grad.array.shape[3])
     made = want or partial(reference.interpolate_backward, size=size, mode=mode, align=align)
-    static = {"output_size": size, "options": InterpolateOptions(InterpolateMode(mode), align)}
+    options = InterpolateOptions(InterpolateMode(mode), align)
     return case(
         f"interpolate_backward-{id}",
         InterpolateBackward,
