@@ -10,7 +10,8 @@ import pytest
 import ir
 from ir import SliceRange, TensorData, TensorIr, tensor
 from ir.ops.numeric import DefaultDistribution
-from ir.verify import StreamVerifier
+from ir.verify import Level, StreamVerifier
+from jax_backend.recorder import Recorder
 from jax_backend.tensor import Tensor, TensorRecorder
 
 
@@ -397,3 +398,68 @@ def test_a_finalizer_records_nothing_by_itself(recorder: Collector) -> None:
     assert recorder.dropped == []
     recorder.ones((2,))
     assert recorder.dropped == [0]
+
+
+# ---- with the recorder that computes
+
+
+@pytest.fixture
+def real() -> Recorder:
+    return Recorder(verify=Level.full, seed=0)
+
+
+def test_everything_computes_what_numpy_does(real: Recorder) -> None:
+    a = np.arange(-3, 3, dtype=np.float32).reshape(2, 3) + np.float32(0.5)
+    n = np.arange(1, 7, dtype=np.int32).reshape(2, 3)
+    x, k = real.from_numpy(a), real.from_numpy(n)
+    pairs: list[tuple[Tensor, np.ndarray]] = [
+        (1 - x, 1 - a),
+        (2 / x, 2 / a),
+        (x * 2 + 1, a * 2 + 1),
+        (abs(-x), np.abs(a)),
+        (x**2, a**2),
+        (5 % k, 5 % n),
+        (k / 2, n // 2),
+        (k << 1, n << 1),
+        ((k & 1) == 1, (n & 1) == 1),
+        (~(x > 0), ~(a > 0)),
+        (x @ x.T, a @ a.T),
+        (x.sum_dim(1), a.sum(1, keepdims=True)),
+        (x.slice_assign((..., 1), 9), np.stack([a[:, 0], [9, 9], a[:, 2]], 1)),
+        (x.astype(ir.I8), a.astype(np.int8)),
+        (x.mask_where(x > 0, -x), np.where(a > 0, -a, a)),
+        (real.cat([x, x[:, :1]], -1), np.concatenate([a, a[:, :1]], -1)),
+        *((x[index], a[index]) for index in INDICES.values()),
+    ]
+    for got, want in pairs:
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
+        assert got.shape == want.shape
+    assert real.stats.programs <= 3  # all of it was pending at the first read
+
+
+def test_two_outputs_compute(real: Recorder) -> None:
+    x = real.from_numpy(np.array([[3, 1, 2]], np.float32))
+    values, indices = x.top_k_with_indices(1, 2)
+    assert values.numpy().tolist() == [[3, 2]]
+    assert indices.numpy().tolist() == [[0, 2]]
+
+
+def test_the_recorder_keeps_what_python_holds(real: Recorder) -> None:
+    x = real.from_numpy(np.ones((2,), np.float32))
+    y = x + 1
+    z = y * 3
+    lost = y.id
+    del y
+    assert z.numpy().tolist() == [6, 6]
+    assert lost not in real.handles
+    assert x.id in real.handles
+    assert z.id in real.handles
+
+
+def test_a_loop_leaves_no_handles_behind(real: Recorder) -> None:
+    x = real.zeros((2,))
+    for _ in range(20):
+        x = x + 1
+    assert x.numpy().tolist() == [20, 20]
+    real.drop_unreachable()
+    assert len(list(real.handles.ids())) == 1
