@@ -175,9 +175,9 @@ def output_of(x: Array, weight: Array, pads: Sequence[Pair], g: Geometry, accumu
 
 def input_of(y: Array, weight: Array, size: Sequence[int], g: Geometry, accumulator: np.dtype | None = None) -> Array:
     """The input x (N, Cin, *size) from y (N, Cout, *count) and weight: what `output_of` does, transposed."""
-    per_group, kernel = weight.shape[1], weight.shape[2:]
-    weight = weight.reshape(g.groups, -1, per_group, *kernel).swapaxes(0, 1)
-    weight = weight.reshape(-1, g.groups * per_group, *kernel)
+    out_channels, per_group, *kernel = weight.shape
+    weight = weight.reshape(g.groups, out_channels // g.groups, per_group, *kernel).swapaxes(0, 1)
+    weight = weight.reshape(out_channels // g.groups, g.groups * per_group, *kernel)
     plain = tuple(range(y.ndim))
     pads = [
         (reach - before, length + before - spread)

@@ -1,5 +1,6 @@
 """Deformable convolution and its gradient. Declared in `ir.ops.conv`."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -60,7 +61,7 @@ def _deformable(
     columns = _samples(op, x, offset, kernel)
     if mask is not None:
         columns = columns * mask.reshape(batch, options.offset_groups, *kernel, *places)[..., None]
-    columns = jnp.moveaxis(columns, -1, 2).reshape(batch, groups, per_group, taps, -1)
+    columns = jnp.moveaxis(columns, -1, 2).reshape(batch, groups, per_group, taps, places[0] * places[1])
     out = jnp.einsum(
         "ngctp,goct->ngop",
         columns,
@@ -93,8 +94,9 @@ def _samples(
         )
         inside = (y >= 0.0) & (y < float(height)) & (x >= 0.0) & (x < float(width))
         flat = jnp.where(inside, y * float(width) + x, const(0, y)).astype(jnp.int32)
-        values = jnp.take_along_axis(planes, flat.reshape(*flat.shape[:2], -1, 1), axis=2, mode="clip")
-        values = jnp.where(inside[..., None], values.reshape(*flat.shape, -1), const(0, values))
+        rows = flat.reshape(batch, o.offset_groups, math.prod(flat.shape[2:]), 1)
+        values = jnp.take_along_axis(planes, rows, axis=2, mode="clip").reshape(*flat.shape, planes.shape[3])
+        values = jnp.where(inside[..., None], values, const(0, values))
         return values * weight[..., None]
 
     reached = (at[0] > -1.0) & (at[0] < float(height)) & (at[1] > -1.0) & (at[1] < float(width))

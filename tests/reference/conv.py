@@ -204,7 +204,7 @@ def unfold4d(x: np.ndarray, *, kernel: Dims, stride: Dims, padding: Dims, dilati
     padded = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
     count = _count(padded.shape[2:], kernel, stride, dilation)
     columns = [
-        padded[(slice(None), slice(None), *where)].reshape(x.shape[0], -1)
+        padded[(slice(None), slice(None), *where)].reshape(x.shape[0], x.shape[1] * kernel[0] * kernel[1])
         for _, where in _windows(count, kernel, stride, dilation)
     ]
     return np.stack(columns, axis=-1)
