@@ -29,6 +29,14 @@ class RangeUse(NamedTuple):
     size: int
 
 
+class _Call(NamedTuple):
+    """What all executions with the same sizes share; `operands` and `freed` are places in the bindings' tensors."""
+
+    symbol: Symbol
+    operands: tuple[int, ...]
+    freed: tuple[int, ...]
+
+
 class RegisteredGraph:
     """The operations of a relative graph, and where its placeholders stand.
 
@@ -48,7 +56,7 @@ class RegisteredGraph:
             for op in running
             for item, size in zip(getattr(op, "ranges", ()), op.inputs[0].shape.dims if op.inputs else (), strict=False)
         ]
-        self._calls: dict[Any, Symbol] = {}
+        self._calls: dict[Any, _Call] = {}
 
     def entry(self, bindings: GraphBindings, table: SymbolTable) -> Entry:
         """One execution, as an element of the stream.
@@ -65,32 +73,37 @@ class RegisteredGraph:
             slices = tuple([_bound_range(use.item, bindings) for use in self._range_uses])
             sizes = tuple([_bound_size(use.size, bindings.shapes) for use in self._range_uses])
             laid, starts = split_ranges(slices, sizes)
-        call = (names, bindings.shapes, fixed, laid)
-        symbol = self._calls.get(call)
-        if symbol is None:
-            symbol = self._calls[call] = self._symbol(call, bindings, table)
+        content = (names, bindings.shapes, fixed, laid)
+        call = self._calls.get(content)
+        if call is None:
+            call = self._calls[content] = self._call(names, content, bindings, table)
         scalars = tuple([_bound_scalar(s, bindings) for s in self._scalar_uses])
-        return Entry(symbol, ids, tuple([ids[n] for n in symbol.freed]), scalars, starts)
+        return Entry(
+            call.symbol, tuple([ids[n] for n in call.operands]), tuple([ids[n] for n in call.freed]), scalars, starts
+        )
 
-    def _symbol(self, call: Any, bindings: GraphBindings, table: SymbolTable) -> Symbol:
-        content = ("graph", self.ops, call)
-        if (found := table.find(content)) is not None:
-            return found
-        names = [pair[0].value for pair in bindings.tensors]
+    def _call(self, names: tuple[int, ...], content: Any, bindings: GraphBindings, table: SymbolTable) -> _Call:
         bound = [bind_op(op, bindings) for op in self.ops]
         running = [op for op in bound if not isinstance(op, Drop)]
         made = {t.id.value for op in running for t in op.outputs}
-        inputs = check_inputs(running, names, made)
+        check_inputs(running, names, made)
         ended = {t.id.value for op in bound for t in op.inputs if t.status is READ_WRITE or isinstance(op, Drop)}
         freed = tuple(n for n, name in enumerate(names) if name in ended and name not in made)
-        return table.intern(content, graph_symbol(running, names, len(inputs), freed))
+        used = {t.id.value for op in running for t in (*op.inputs, *op.outputs)}
+        operands = tuple(n for n, name in enumerate(names) if name in used)  # some inputs are dropped and no more
+        key = ("graph", self.ops, content)
+        symbol = table.find(key)
+        if symbol is None:
+            num_inputs = sum(names[n] not in made for n in operands)
+            symbol = table.intern(key, graph_symbol(running, [names[n] for n in operands], num_inputs))
+        return _Call(symbol, operands, freed)
 
 
-def check_inputs(ops: Sequence[Op], names: Sequence[int], made: set[int]) -> list[int]:
-    """The bound names that come in. They precede those that come out in the bindings.
+def check_inputs(ops: Sequence[Op], names: Sequence[int], made: set[int]) -> None:
+    """Check that each input is bound or made before, and that the bindings name what comes in before what comes out.
 
     Raises:
-        StreamError: an input is neither bound nor made before, or the order differs.
+        StreamError: it is not so.
     """
     inputs = [name for name in names if name not in made]
     if list(names[: len(inputs)]) != inputs:
@@ -103,7 +116,6 @@ def check_inputs(ops: Sequence[Op], names: Sequence[int], made: set[int]) -> lis
                     f"ExecuteGraph: op {place} ({op.kind}) reads {t}, which is neither bound nor made before"
                 )
         known.update(t.id.value for t in op.outputs)
-    return inputs
 
 
 def static_scalars(op: Op) -> tuple[ScalarIr, ...]:

@@ -51,14 +51,12 @@ class Symbol:
     Compared by identity; `SymbolTable` keeps one object per content.
     """
 
-    __slots__ = ("digest", "freed", "num_inputs", "num_operands", "num_random", "ops", "scalars", "starts", "weight")
+    __slots__ = ("digest", "num_inputs", "num_operands", "num_random", "ops", "scalars", "starts", "weight")
 
-    def __init__(self, ops: tuple[Op, ...], num_inputs: int, num_operands: int, freed: tuple[int, ...] = ()) -> None:
+    def __init__(self, ops: tuple[Op, ...], num_inputs: int, num_operands: int) -> None:
         self.ops: Final = ops
         self.num_inputs: Final = num_inputs
         self.num_operands: Final = num_operands
-        self.freed: Final = freed
-        """Operands that a registered graph uses for the last time; a single operation says so by itself."""
         self.scalars: Final = tuple(chain.from_iterable(map(scalar_slots, ops)))
         self.starts: Final = tuple(chain.from_iterable(map(start_slots, ops)))
         self.num_random: Final = sum(op.uses_random for op in ops)
@@ -136,11 +134,11 @@ def op_symbol(op: Op, num_inputs: int, num_operands: int) -> Symbol:
     return Symbol((canonical(relative),), num_inputs, num_operands)
 
 
-def graph_symbol(ops: Sequence[Op], operands: Sequence[int], num_inputs: int, freed: tuple[int, ...]) -> Symbol:
+def graph_symbol(ops: Sequence[Op], operands: Sequence[int], num_inputs: int) -> Symbol:
     """The symbol of several operations; `operands` are the ids that come in and out, each once."""
     known = {concrete: n for n, concrete in enumerate(operands)}
     relative = [map_tensors(op, lambda t: _renumbered(t, known.setdefault(t.id.value, len(known)))) for op in ops]
-    return Symbol(tuple(map(canonical, relative)), num_inputs, len(operands), freed)
+    return Symbol(tuple(map(canonical, relative)), num_inputs, len(operands))
 
 
 def canonical(op: Op) -> Op:
