@@ -118,10 +118,18 @@ class StreamVerifier:
         self._right: set[Hashable] = set()
         self._position = 0
 
-    def define(self, id: int, type: TensorType) -> None:
-        """An id that comes from outside: uploaded data, an alias, an output of a registered graph."""
-        if self.level is Level.full:
+    def define(self, id: int, type: TensorType | None = None) -> None:
+        """An id that comes from outside, such as uploaded data or an alias.
+
+        Without a type its first use says it, which a closed stream does not allow.
+        """
+        if self.level is not Level.full:
+            return
+        if type is not None:
             self._begin(id, type)
+        else:
+            self._live.pop(id, None)
+            self._ended.pop(id, None)
 
     def drop(self, id: int) -> None:
         """An id that is forgotten; one that is unknown or gone is no error."""

@@ -159,6 +159,8 @@ class Recorder(TensorRecorder):
             if graph is None:
                 raise StreamError(f"ExecuteGraph.graph_id: no graph is registered under {graph_id}")
             entry = graph.entry(bindings, self.cache.symbols)
+            if self._verifier is not None:
+                self._verifier.check_entry(entry)
         except IrError as reason:
             known = [pair[1].value for pair in bindings.tensors]
             self._fail([i for i in known if i not in self.handles and not self._is_pending(i)], reason)
@@ -185,6 +187,8 @@ class Recorder(TensorRecorder):
         if array.devices() != {self.device}:
             array = jax.device_put(array, self.device)
         self.handles.put(id, array)
+        if self._verifier is not None:
+            self._verifier.define(id)
 
     def register_alias(self, new: int, source: int) -> None:
         """Let `new` name what `source` names. A source that is not computed yet ends the segment.
@@ -195,9 +199,13 @@ class Recorder(TensorRecorder):
         if source not in self.handles or self._is_pending(new):
             self.flush()
         self.handles.alias(new, source)
+        if self._verifier is not None:
+            self._verifier.define(new)
 
     def drop(self, id: int) -> None:
         """Forget a tensor; one that is gone already is no error."""
+        if self._verifier is not None:
+            self._verifier.drop(id)
         if self._pending:
             self._dropped[id] = len(self._pending)
         else:
@@ -282,6 +290,7 @@ class Recorder(TensorRecorder):
 
     def flush(self) -> None:
         """Run everything that is pending."""
+        self.drop_unreachable()
         if self._pending:
             for length in self._segmenter.cut([e.symbol for e in self._pending], at_end=True):
                 self._run_first(length)

@@ -199,6 +199,13 @@ def test_an_announcement_agrees_with_the_upload() -> None:
         verifier.check(Init(out(0, (3,))))
 
 
+def test_an_id_that_comes_from_outside_again_starts_over() -> None:
+    verifier = StreamVerifier()
+    verifier.check(Neg(t(0, status=READ_WRITE), out(1)))
+    verifier.define(0)
+    verifier.check(Neg(t(0, (6,)), out(2, (6,))))
+
+
 def test_the_same_input_twice_may_carry_its_last_use_in_either_place() -> None:
     verify_stream([Add(t(0), t(0, status=READ_WRITE), out(1))])
     verify_stream([Add(t(0, status=READ_WRITE), t(0), out(1))])

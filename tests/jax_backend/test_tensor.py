@@ -463,3 +463,13 @@ def test_a_loop_leaves_no_handles_behind(real: Recorder) -> None:
     assert x.numpy().tolist() == [20, 20]
     real.drop_unreachable()
     assert len(list(real.handles.ids())) == 1
+
+
+def test_a_sync_keeps_nothing_that_python_lost(real: Recorder) -> None:
+    x = real.zeros((2,))
+    y = x + 1
+    lost = y.id
+    del y
+    real.sync()
+    assert lost not in real.handles
+    assert x.id in real.handles
