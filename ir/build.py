@@ -117,6 +117,21 @@ def build(
         TypeError: a field is missing, or is not one of `kind`; the number of inputs is wrong.
         ValueError: a value is not one that its field can hold.
     """
+    return build_typed(kind, inputs, new_id, static, given)[0]
+
+
+def build_typed(
+    kind: type[OpT],
+    inputs: Sequence[Operand],
+    new_id: Callable[[], int],
+    static: Mapping[str, object],
+    given: Given = NOTHING,
+) -> tuple[OpT, list[TensorIr]]:
+    """`build`, and the outputs of the operation, in declared order.
+
+    Raises:
+        ShapeError, DTypeError, TypeError, ValueError: as `build`.
+    """
     flat = _filled(kind, inputs, static)
     absent = TensorIr(TensorId(0), Shape(()), NOT_INIT, _placeholder_dtype(flat))
     outputs = [slot for slot in _slots(kind) if slot.role in (Role.OUT, Role.OPT_OUT, Role.OUT_LIST)]
@@ -125,7 +140,7 @@ def build(
         None if type is None else TensorIr(TensorId(new_id()), Shape(type.dims), NOT_INIT, type.dtype)
         for type in infer(draft, given)
     ]
-    return assemble(kind, flat, made)
+    return assemble(kind, flat, made), [tensor for tensor in made if tensor is not None]
 
 
 def build_with(

@@ -12,14 +12,15 @@ carries beside its operation is a hint and not looked at.
 """
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache
 from typing import Final, cast
 
 from msgspec.structs import replace
 
 from ir.dtype import StrEnum
 from ir.errors import DTypeError, ShapeError, StreamError
-from ir.op import Op, splitter, values
+from ir.op import Op, Role, fields, splitter, values
 from ir.ops.control import Drop, Init
 from ir.shapes import Outputs, TensorType, declared, infer, show, type_of
 from ir.stream import Entry
@@ -60,15 +61,24 @@ def verify_op(op: Op) -> None:
         StreamError: an input is `NotInit`, or an output is not.
         ShapeError, DTypeError: the inputs do not fit, or an output is declared in another shape or dtype than it has.
     """
-    _check_statuses(op)
+    splitter(type(op))(op)
+    _check_statuses(op, op.outputs)
     _check_declared(op, infer(op, declared(op)))
 
 
-def _check_statuses(op: Op) -> None:
-    for tensor in op.inputs:
-        if tensor.status is NOT_INIT:
-            raise StreamError(f"{op.kind}: input {tensor} has the status NotInit; expected ReadOnly or ReadWrite")
-    for tensor in op.outputs:
+@cache
+def _outputs_of(kind: type[Op]) -> Callable[[Op], Iterable[TensorIr]]:
+    """The outputs of an operation of `kind`; a look-up where all are plain fields, as nearly always."""
+    outputs = [field for field in fields(kind) if field.is_output]
+    if all(field.role is Role.OUT and "." not in field.path for field in outputs):
+        names = [field.path for field in outputs]
+        return lambda op: [getattr(op, name) for name in names]
+    return lambda op: op.outputs
+
+
+def _check_statuses(op: Op, outputs: Iterable[TensorIr]) -> None:
+    """Every output is new. `splitter` refuses the inputs that are."""
+    for tensor in outputs:
         if tensor.status is not NOT_INIT and not isinstance(op, Init):
             raise StreamError(f"{op.kind}: output {tensor} has the status {tensor.status.value}; expected NotInit")
 
@@ -180,8 +190,8 @@ class StreamVerifier:
 
     def _check_alone(self, op: Op) -> None:
         """`verify_op`, once per signature: beside the statuses nothing else decides."""
-        _check_statuses(op)
         signature, *_ = splitter(type(op))(op)
+        _check_statuses(op, _outputs_of(type(op))(op))
         if signature not in self._right:
             _check_declared(op, infer(op, declared(op)))
             if len(self._right) >= REMEMBERED:

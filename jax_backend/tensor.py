@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ir
-from ir.build import build
+from ir.build import build_typed
 from ir.dtype import DType
 from ir.errors import DTypeError
 from ir.op import Op
@@ -121,9 +121,9 @@ class TensorRecorder(OperationSink):
         types = None if out_types is None else tuple(TensorType(tuple(dims), dtype) for dims, dtype in out_types)
         given = Given(None if out_shape is None else tuple(out_shape), out_dtype, types)
         plain = {name: _plain(value) for name, value in static.items()}
-        op = build(kind, [self._described(t) for t in tensors], self.new_id, plain, given)
+        op, outputs = build_typed(kind, [self._described(t) for t in tensors], self.new_id, plain, given)
         self.register_operation(op)
-        made = tuple(Tensor(self, t) for t in op.outputs)
+        made = tuple([Tensor(self, t) for t in outputs])
         return made[0] if len(made) == 1 else made
 
     def _described(self, item: "Tensor | Sequence[Tensor] | None") -> TensorIr | tuple[TensorIr, ...] | None:

@@ -9,11 +9,12 @@ The errors of a rule start with the field; `infer` puts the kind before it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from ir.dtype import BOOL, I32, DType
 from ir.errors import DTypeError, ShapeError
-from ir.op import Op, fields, values
+from ir.op import Op, fields
 from ir.registry import families_of
 from ir.shapes.formulas import Dims, show
 from ir.tensor import TensorIr
@@ -252,18 +253,24 @@ _TAKEN: Final = {
 """Which dtypes the first input of a kind may have, by the outer variants it stands under; the base kinds take all."""
 
 
-def _check_family(op: Op) -> None:
-    taken = {family for outer in families_of(type(op)) for family in _TAKEN.get(outer, ())}
-    if op.kind in ("Matmul", "Dequantize"):
+@cache
+def _first_input(kind: type[Op]) -> tuple[str, frozenset[str]] | None:
+    """The first input of `kind` and the families of dtypes it may have; None where nothing is to check."""
+    taken = {family for outer in families_of(kind) for family in _TAKEN.get(outer, ())}
+    if kind.__name__ in ("Matmul", "Dequantize"):
         taken.add("quantized")
-    if not taken:
+    first = next((field.path for field in fields(kind) if field.is_input), None)
+    return (first, frozenset(taken)) if first is not None and taken else None
+
+
+def _check_family(op: Op) -> None:
+    if (first := _first_input(type(op))) is None:
         return
-    for field, value in values(op):
-        if field.is_input:
-            if family_of(value.dtype) not in taken:
-                expected = " or ".join(sorted(taken))
-                raise DTypeError(f"{field.path}: expected a tensor of {expected}, got {value.dtype.short}")
-            return
+    name, taken = first
+    tensor = tensor_field(op, name)
+    if tensor is not None and family_of(tensor.dtype) not in taken:
+        expected = " or ".join(sorted(taken))
+        raise DTypeError(f"{name}: expected a tensor of {expected}, got {tensor.dtype.short}")
 
 
 def output_names(kind: type[Op]) -> tuple[str, ...]:
