@@ -76,14 +76,14 @@ def elementwise(op: Binary | WithScalar, lhs: Array, rhs: Array) -> Array:
 
 @lower(ir.PowiScalar)
 def powi_scalar(op: ir.PowiScalar, x: Array) -> Array:
-    """A static power of x; the exponent truncates toward zero."""
-    exponent = int(convert(op.rhs.value, I64))
+    """A static power of x. Exponents that truncate to -2..2 truncate; any other fraction is a true power of a float."""
     if jnp.issubdtype(x.dtype, jnp.integer):
-        return lax.integer_pow(x, exponent % 2**32)
-    wide = widen_half(x)
-    if abs(exponent) <= MAX_MULTIPLIED:
-        return lax.integer_pow(wide, exponent).astype(x.dtype)
-    return lax.pow(wide, jnp.full_like(wide, exponent)).astype(x.dtype)
+        return lax.integer_pow(x, int(convert(op.rhs.value, I64)) % 2**32)
+    exponent, wide = float(op.rhs.value), widen_half(x)
+    integral = int(convert(exponent, I64))
+    if abs(integral) <= 2 or (integral == exponent and abs(integral) <= MAX_MULTIPLIED):
+        return lax.integer_pow(wide, integral).astype(x.dtype)
+    return jnp.power(wide, widen_half(const(exponent, x))).astype(x.dtype)
 
 
 # Integer bounds arrive as i64 or u64 and may lie outside the dtype of x. The upper bound goes first: the lower one wins

@@ -277,6 +277,16 @@ def powers() -> list[OpCase]:
     rows += [
         case("powi-scalar-2.5-squares", ir.PowiScalar, t(F32, [3, -2]), rhs=2.5, want=t(F32, [9, 4]), tol=EXACT),
         case("powi-scalar-0.5-gives-ones", ir.PowiScalar, t(F32, [3, NAN]), rhs=0.5, want=t(F32, [1, 1]), tol=EXACT),
+        case(
+            "powi-scalar-7.9-is-a-fraction",
+            ir.PowiScalar,
+            t(F32, [3, -2]),
+            rhs=7.9,
+            want=lambda x: np.float_power(x, 7.9),
+        ),
+        case("powi-scalar-minus-5.5", ir.PowiScalar, t(F64, [3, 4]), rhs=-5.5, want=lambda x: np.float_power(x, -5.5)),
+        case("powi-scalar-int-7.9-truncates", ir.PowiScalar, t(I8, [3, 2]), rhs=7.9, want=t(I8, [-117, -128])),
+        case("powi-scalar-int-2**32+3-cubes", ir.PowiScalar, t(I64, [3, 2]), rhs=2**32 + 3, want=t(I64, [27, 8])),
         case("powi-scalar-int-2.5-squares", ir.PowiScalar, t(I32, [3, -2]), rhs=2.5, want=t(I32, [9, 4])),
         case("powi-broadcast", ir.Powi, t(I32, [2, 3], (2, 1)), t(I32, [1, 3], (1, 2)), want=t(I32, [[2, 8], [3, 27]])),
         case("powi-i64-beyond-f64", ir.Powi, ints(I64, 3), ints(I64, 39), want=ints(I64, 3**39)),
