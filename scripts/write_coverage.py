@@ -11,11 +11,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from jax_backend.coverage import TESTED, coverage, page  # noqa: E402
-from tests.coverage import tested_forms  # noqa: E402
+from tests.coverage import forms_in_tables  # noqa: E402
 
 
 def main() -> None:
-    tested = tested_forms()
+    tested = forms_in_tables()
     (ROOT / "jax_backend" / TESTED).write_text(json.dumps({"burn": tested}, indent=1) + "\n", encoding="utf-8")
     (ROOT / "docs" / "coverage.md").write_text(page(coverage(tested)), encoding="utf-8")
     print("burn:", coverage(tested).count())
