@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from jax_backend.cache import ProgramCache
+    from jax_backend.capturing import CapturingRecorder
     from jax_backend.custom_ops import CustomOpRegistry
-    from jax_backend.recorder import ReadResult, Recorder
+    from jax_backend.reads import ReadResult
+    from jax_backend.recorder import Recorder
     from jax_backend.tensor import Tensor
 
 _HOMES: Final = {
+    "CapturingRecorder": "jax_backend.capturing",
     "CustomOpRegistry": "jax_backend.custom_ops",
     "ProgramCache": "jax_backend.cache",
-    "ReadResult": "jax_backend.recorder",
+    "ReadResult": "jax_backend.reads",
     "Recorder": "jax_backend.recorder",
     "Tensor": "jax_backend.tensor",
 }
 
-__all__ = ["CustomOpRegistry", "ProgramCache", "ReadResult", "Recorder", "Tensor"]
+__all__ = ["CapturingRecorder", "CustomOpRegistry", "ProgramCache", "ReadResult", "Recorder", "Tensor"]
 
 
 def __getattr__(name: str) -> Any:

@@ -106,7 +106,7 @@ class Executable:
     `starts`), `donated` the positions of the inputs whose buffers it may reuse.
     """
 
-    __slots__ = ("compiled", "donated", "graph", "outputs", "packer", "size_bytes", "starts", "traced")
+    __slots__ = ("compiled", "donated", "graph", "new_bytes", "outputs", "packer", "size_bytes", "starts", "traced")
 
     def __init__(
         self,
@@ -128,7 +128,9 @@ class Executable:
             function, abstract_arguments(graph, self.packer, device), self.donated, device
         )
         memory = self.compiled.memory_analysis()
-        self.size_bytes: Final = int(getattr(memory, "generated_code_size_in_bytes", 0) or 0)
+        self.size_bytes: Final = _size(memory, "generated_code")
+        self.new_bytes: Final = _size(memory, "output") - _size(memory, "alias") + _size(memory, "temp")
+        """Bytes that a call takes beyond its inputs; 0 where the backend does not say."""
 
     def __call__(self, inputs: Sequence[Array], pack: np.ndarray | None) -> Sequence[Array]:
         """Run. Returns the outputs in the order of `graph.outputs`; does not wait for them."""
@@ -141,6 +143,10 @@ class Executable:
         if starts == self.starts:
             return True
         return all(t or a == b for t, a, b in zip(self.traced, self.starts, starts, strict=True))
+
+
+def _size(memory: object, part: str) -> int:
+    return int(getattr(memory, f"{part}_size_in_bytes", 0) or 0)
 
 
 def program_function(

@@ -3,8 +3,10 @@
 Several ids may name one buffer (aliases); a buffer may be donated only while one id names it. An id of a failed
 operation names the reason instead.
 
-Promise: a ReadWrite use ends the id; a buffer is donated only if no alias refers to it; a failed id never reads.
+Promise: a ReadWrite use ends the id; a buffer is donated only if nothing else refers to it; a failed id never reads.
 """
+
+import math
 
 import jax
 
@@ -22,11 +24,21 @@ class Buffer:
         self.owners = 0
 
 
-class HandleTable:
-    """The live ids of one session."""
+class MemoryLimit(IrError):
+    """A session would hold more bytes than it may."""
 
-    def __init__(self) -> None:
+
+class HandleTable:
+    """The live ids of one session.
+
+    Args:
+        max_bytes: what `reserve` grants; by default everything.
+    """
+
+    def __init__(self, max_bytes: float = math.inf) -> None:
         self._buffers: dict[int, Buffer] = {}
+        self._max_bytes = max_bytes
+        self._reserved = 0
         self.num_failed = 0
 
     def __len__(self) -> int:
@@ -41,8 +53,8 @@ class HandleTable:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the live buffers, each counted once."""
-        unique = {id(b): b.array for b in self._buffers.values() if b.array is not None}
+        """Bytes of the live buffers, each counted once. Other threads may ask."""
+        unique = {id(b): b.array for b in tuple(self._buffers.values()) if b.array is not None}
         return sum(array.nbytes for array in unique.values())
 
     def get(self, id: int) -> Buffer | None:
@@ -64,9 +76,38 @@ class HandleTable:
             raise buffer.failure
         return buffer.array
 
-    def put(self, id: int, array: jax.Array) -> None:
-        """Let `id` name `array`, whatever it named before."""
-        self._insert(id, Buffer(array))
+    def pinned(self, id: int) -> jax.Array:
+        """The array of `id` for somebody else to hold: from now on its buffer is never donated.
+
+        Raises:
+            IrError: as `array`.
+        """
+        array = self.array(id)
+        self._buffers[id].owners += 1
+        return array
+
+    def put(self, id: int, array: jax.Array, *, pinned: bool = False) -> None:
+        """Let `id` name `array`, whatever it named before; `pinned`: somebody else holds it too."""
+        buffer = Buffer(array)
+        buffer.owners += pinned
+        self._insert(id, buffer)
+
+    def reserve(self, num_bytes: int) -> None:
+        """Count bytes that are about to be made. Freed bytes are counted out only when the limit comes near.
+
+        Raises:
+            MemoryLimit: they do not fit beside the live ones.
+        """
+        self._reserved += num_bytes
+        if self._reserved > self._max_bytes:
+            live = self.size_bytes
+            self._reserved = live
+            if live + num_bytes > self._max_bytes:
+                raise MemoryLimit(
+                    f"expected at most {self._max_bytes:,} bytes in one session, got {live:,} live ones and "
+                    f"{num_bytes:,} more: drop tensors, or raise the limit of the server (--max-live-bytes)"
+                )
+            self._reserved += num_bytes
 
     def fail(self, id: int, reason: IrError) -> None:
         """Let `id` name a failure, until it is written again."""

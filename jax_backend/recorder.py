@@ -4,8 +4,9 @@ Promise: program order = record order; `flush` is idempotent; after an error the
 marked failed with the reason, whatever depends on them too, and everything else lives on.
 """
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Final
@@ -29,12 +30,14 @@ from jax_backend.executable import abstract_value
 from jax_backend.handles import HandleTable
 from jax_backend.interpreter import OperationError
 from jax_backend.ops._shared import precision
+from jax_backend.reads import ReadResult
 from jax_backend.rng import RandomState
 from jax_backend.tensor import TensorRecorder
 from jax_backend.types import Device
 
 _INNER_IDS: Final = 1 << 63
 """Ids from here on are ours: what stays inside a registered graph, should it run operation by operation."""
+_MAX_UNREPORTED: Final = 100
 
 
 @dataclass
@@ -49,37 +52,6 @@ class RecorderStats:
     failures: int = 0
 
 
-class ReadResult:
-    """A read under way: `result()` waits for the device and brings the data to the host."""
-
-    def __init__(self, tensor: TensorIr, array: jax.Array | None, failure: IrError | None = None) -> None:
-        self.tensor: Final = tensor
-        self._array = array
-        self._failure = failure
-
-    def result(self) -> TensorData:
-        """The data, in the dtype that was asked for.
-
-        Raises:
-            IrError: the operation that should have made the tensor failed, or the device did.
-        """
-        if self._array is None:
-            assert self._failure is not None
-            raise self._failure
-        return host.to_host(self._array, self.tensor.dtype, self.tensor.shape.dims)
-
-    def array(self) -> jax.Array:
-        """The array on its device, not waited for.
-
-        Raises:
-            IrError: as `result`.
-        """
-        if self._array is None:
-            assert self._failure is not None
-            raise self._failure
-        return self._array
-
-
 class Recorder(TensorRecorder):
     """One session on one device: a stream in, arrays out.
 
@@ -91,6 +63,7 @@ class Recorder(TensorRecorder):
         name: the stream, in reports.
         seed: of the random state; by default it is drawn.
         limits: sizes of programs, see `ir.segment`.
+        max_bytes: of live tensors and of what a program makes beside them; by default no limit.
     """
 
     def __init__(
@@ -103,12 +76,13 @@ class Recorder(TensorRecorder):
         name: str = "stream",
         seed: int | None = None,
         limits: Limits | None = None,
+        max_bytes: float = math.inf,
     ) -> None:
         self.device: Final = device or jax.devices()[0]
         self.cache: Final = ProgramCache() if cache is None else cache
         self.name: Final = name
         self.stats: Final = RecorderStats()
-        self.handles: Final = HandleTable()
+        self.handles: Final = HandleTable(max_bytes)
         self._eager = eager
         self._verifier = None if verify is Level.off else StreamVerifier(verify)
         self._segmenter = Segmenter(self.cache.starting_with, limits)
@@ -139,7 +113,7 @@ class Recorder(TensorRecorder):
                     self._verifier.check(op)
                 entry = self.cache.symbols.entry(op)
             except IrError as reason:
-                self._fail([t.id.value for t in op.outputs], reason)
+                self.fail([t.id.value for t in op.outputs], reason)
                 self._free_failed(op)
             else:
                 self._append(entry)
@@ -163,7 +137,7 @@ class Recorder(TensorRecorder):
                 self._verifier.check_entry(entry)
         except IrError as reason:
             known = [pair[1].value for pair in bindings.tensors]
-            self._fail([i for i in known if i not in self.handles and not self._is_pending(i)], reason)
+            self.fail([i for i in known if i not in self.handles and not self._is_pending(i)], reason)
         else:
             if entry.symbol.weight:
                 self._append(entry)
@@ -177,16 +151,23 @@ class Recorder(TensorRecorder):
         return TensorIr(TensorId(id), Shape(data.shape), TensorStatus.ReadOnly, data.dtype)
 
     def register_tensor_data_id(self, id: int, data: TensorData) -> None:
-        """Bring data to the device under `id`. The bytes may be shared with the device: they are never to change."""
-        self.register_handle(id, host.to_device(data, self.device))
+        """Bring data to the device under `id`. The bytes may be shared with the device: they are never to change.
+
+        Raises:
+            MemoryLimit: they are more than this recorder may hold.
+        """
+        self.handles.reserve(memoryview(data.bytes).nbytes)
+        self._define(id, host.to_device(data, self.device), pinned=False)
 
     def register_handle(self, id: int, array: jax.Array) -> None:
         """Let `id` name an array that is on this recorder's device already, or is moved there without the host."""
+        here = array.devices() == {self.device}
+        self._define(id, array if here else jax.device_put(array, self.device), pinned=here)
+
+    def _define(self, id: int, array: jax.Array, *, pinned: bool) -> None:
         if id in self.handles or self._is_pending(id):
             self.flush()
-        if array.devices() != {self.device}:
-            array = jax.device_put(array, self.device)
-        self.handles.put(id, array)
+        self.handles.put(id, array, pinned=pinned)
         if self._verifier is not None:
             self._verifier.define(id)
 
@@ -224,9 +205,11 @@ class Recorder(TensorRecorder):
         self.stats.reads += 1
         id = tensor.id.value
         try:
-            result = ReadResult(tensor, self.handles.array(id))
+            result = ReadResult(tensor, self.handles.pinned(id))
         except IrError as reason:
             result = ReadResult(tensor, None, reason)
+            if reason in self._unreported:
+                self._unreported.remove(reason)
         if tensor.status is READ_WRITE:
             self.handles.free(id)
         return result
@@ -343,7 +326,7 @@ class Recorder(TensorRecorder):
                 if len(kept := self._without_failed(entries)) == len(entries):
                     # The compiler or the device: they name no operation.
                     error = reason if isinstance(reason, IrError) else IrError(f"{self.name}: {reason}")
-                    self._fail(chain.from_iterable(e.outputs for e in entries), error)
+                    self.fail(chain.from_iterable(e.outputs for e in entries), error)
                     return
                 entries = kept
             else:
@@ -359,6 +342,7 @@ class Recorder(TensorRecorder):
         executable = self.cache.get(
             part.key, frozenset([numbers[i] for i in kept]), starts, tuple(freed), self.device, self.name
         )
+        self.handles.reserve(executable.new_bytes)
         inputs = self._inputs([ids[n] for n in executable.graph.inputs])
         allowed = set(freed)
         for position in executable.donated:
@@ -464,14 +448,15 @@ class Recorder(TensorRecorder):
     def _give_up(self, entry: Entry, reason: IrError) -> None:
         for id in entry.freed:
             self.handles.free(id)
-        self._fail(entry.outputs, reason)
+        self.fail(entry.outputs, reason)
 
-    def _fail(self, ids: "chain[int] | Sequence[int]", reason: IrError) -> None:
-        """Mark tensors as failed; the first report of a failure is due at the next sync."""
+    def fail(self, ids: Iterable[int], reason: IrError) -> None:
+        """Mark tensors as failed; the first report of a failure is due at the read or sync that meets it."""
         for id in ids:
             self.handles.fail(id, reason)
         if reason not in self._unreported:
             self._unreported.append(reason)
+            del self._unreported[_MAX_UNREPORTED:]
             self.stats.failures += 1
 
     def _free_failed(self, op: Op) -> None:
