@@ -1,12 +1,146 @@
-"""`burn-xla demo`: what `jax_backend.demo` shows."""
+"""`burn-xla demo`: real data, from the first operation to a picture."""
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
+
+if TYPE_CHECKING:
+    from jax_backend.demo.digits import Digits, Epoch, Trainer
+    from jax_backend.recorder import Recorder
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True}, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(arguments: tuple[str, ...]) -> None:
-    """Hand over to the demo, which has its own options."""
-    from jax_backend import demo
+@click.group()
+def command() -> None:
+    """Run a program on real data."""
 
-    raise SystemExit(demo.main(arguments))
+
+@command.command()
+@click.option("--epochs", default=30, show_default=True, type=click.IntRange(min=1), help="Passes over the images.")
+@click.option("--seed", default=0, show_default=True, help="Of the weights, the batches and the images held out.")
+@click.option("--device", default=None, help="cpu, gpu, tpu, or a number; default: the first there is.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder of the picture, digits.png; default: here.",
+)
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the first steps as a session that `burn-xla run --check` runs again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write compiled programs on disk.")
+def digits(
+    epochs: int, seed: int, device: str | None, out: Path, save: Path | None, as_json: bool, no_cache: bool
+) -> None:
+    """Learn scikit-learn's handwritten digits; each operation of a step is recorded, none is derived by a framework."""
+    from jax_backend import devices, disk_cache
+    from jax_backend.demo.digits import Trainer, capture, load
+    from jax_backend.demo.figure import draw
+
+    learn, test = load(seed=seed)
+    devices.prepare(device or "")
+    if not no_cache:
+        disk_cache.enable()
+    from jax_backend.recorder import Recorder
+
+    chosen = devices.find_device(device) if device else None
+    recorder = Recorder(chosen, name="digits", seed=seed)
+    trained, times = trained_epochs(Trainer(recorder, learn, test, seed), test, epochs)
+    summary = counts(recorder, trained, times, test)
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / "digits.png"
+    draw(picture, trained, test, caption(summary))
+    summary["picture"] = str(picture)
+    if save is not None:
+        capture(save, Recorder(chosen, cache=recorder.cache, name="digits", seed=seed), learn, test, seed)
+        summary["capture"] = str(save)
+    click.echo(msgspec.json.encode(summary).decode() if as_json else summary_text(summary))
+
+
+def trained_epochs(trainer: "Trainer", test: "Digits", epochs: int) -> tuple[list["Epoch"], list[float]]:
+    """Train, and show how it goes. Returns the epochs and how long each took, in seconds."""
+    from jax_backend.demo.digits import train
+
+    made: list[Epoch] = []
+    times: list[float] = []
+    began = time.perf_counter()
+    with progress(epochs) as show:
+        for epoch in train(trainer, test, epochs):
+            made.append(epoch)
+            times.append(time.perf_counter() - began)
+            began += times[-1]
+            show(epoch)
+    return made, times
+
+
+@contextmanager
+def progress(epochs: int) -> Generator[Callable[["Epoch"], None]]:
+    """A way to show an epoch: a bar on stderr, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda epoch: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    state = TextColumn("loss {task.fields[loss]:.3f}  held out {task.fields[accuracy]:.1%}")
+    columns = (TextColumn("epoch"), BarColumn(), MofNCompleteColumn(), state, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=epochs, loss=float("nan"), accuracy=0.0)
+        yield lambda epoch: bar.update(task, advance=1, loss=epoch.loss, accuracy=epoch.accuracy)
+
+
+def counts(recorder: "Recorder", epochs: list["Epoch"], times: list[float], test: "Digits") -> dict[str, Any]:
+    """What was learned, and what it took; speed without the first epoch, which compiles, if there are more."""
+    stats, cache = recorder.stats, recorder.cache.stats
+    steps = (stats.programs - len(epochs)) // len(epochs)
+    steady = times[1:] or times
+    return {
+        "device": str(recorder.device),
+        "accuracy": epochs[-1].accuracy,
+        "held_out_images": len(test.labels),
+        "loss": epochs[-1].loss,
+        "held_out_loss": epochs[-1].test_loss,
+        "epochs": len(epochs),
+        "steps": steps * len(epochs),
+        "operations": stats.operations,
+        "programs": stats.programs,
+        "compiles": cache.compiles,
+        "compiled_operations": cache.compiled_ops,
+        "hits": cache.hits,
+        "compile_s": round(cache.compile_s, 3),
+        "total_s": round(sum(times), 3),
+        "steps_per_s": round(steps * len(steady) / sum(steady), 1),
+    }
+
+
+def caption(summary: dict[str, Any]) -> str:
+    """One line for the picture: nothing in it depends on how fast the machine is."""
+    return (
+        f"two layers, Adam, {summary['steps']:,} steps · {summary['operations']:,} recorded operations ran as "
+        f"{summary['programs']:,} programs, {summary['compiles']} of them compiled · "
+        f"burn-xla demo digits, on {summary['device']}"
+    )
+
+
+def summary_text(summary: dict[str, Any]) -> str:
+    """The counts as text."""
+    lines = [
+        f"{summary['accuracy']:.1%} of {summary['held_out_images']} held-out images recognised "
+        f"after {summary['epochs']} epochs (loss {summary['loss']:.3f}, held out {summary['held_out_loss']:.3f})",
+        f"{summary['operations']:,} operations in {summary['programs']:,} programs on {summary['device']}: "
+        f"{summary['compiles']} compiled ({summary['compiled_operations']} operations), {summary['hits']:,} hits",
+        f"{summary['steps']:,} steps in {summary['total_s']:.1f} s, of which {summary['compile_s']:.1f} s compiling; "
+        f"then {summary['steps_per_s']:.0f} steps per second",
+        f"picture: {summary['picture']}",
+    ]
+    if "capture" in summary:
+        lines.append(f"capture: {summary['capture']}; burn-xla run --check {summary['capture']} runs it again")
+    return "\n".join(lines)
