@@ -20,7 +20,19 @@ Promise: a field is named once; inputs + outputs = every `TensorIr` of the op, i
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -227,7 +239,7 @@ def fields(record: type[Struct]) -> tuple[Field, ...]:
 
 @cache
 def layout(record: type[Struct]) -> tuple[tuple[str, type[Struct] | None], ...]:
-    """The fields of a record by name, each with the class of the nested record that is flattened in its place, if any."""
+    """The fields of a record by name, each with the class of the nested record flattened in its place, if any."""
     hints = get_type_hints(record, include_extras=True)
     nested = {name: _record_in(hints[name]) for name in record.__struct_fields__}
     return tuple((name, n if n and any(f.role for f in fields(n)) else None) for name, n in nested.items())
@@ -326,14 +338,27 @@ def consumed(kind: str, inputs: Sequence[TensorIr]) -> tuple[int, ...]:
     Raises:
         StreamError: an input is `NotInit`.
     """
+    ended: list[int] = []
     for tensor in inputs:
-        if tensor.status is NOT_INIT:
+        if tensor.status is READ_WRITE:
+            ended.append(tensor.id.value)
+        elif tensor.status is NOT_INIT:
             raise StreamError(f"{kind}: input {tensor} has the status NotInit; expected ReadOnly or ReadWrite")
-    return tuple(t.id.value for t in inputs if t.status is READ_WRITE)
+    return tuple(ended)
 
 
-@cache
-def splitter(kind: type[Op]) -> Callable[[Any], Parts]:
+class Splitters(dict[type[Op], Callable[[Any], Parts]]):
+    """The splitter of each kind, made at its first use."""
+
+    def __missing__(self, kind: type[Op]) -> Callable[[Any], Parts]:
+        made = self[kind] = make_splitter(kind)
+        return made
+
+
+SPLITTERS: Final = Splitters()
+
+
+def make_splitter(kind: type[Op]) -> Callable[[Any], Parts]:
     """The function that takes an operation of `kind` apart into `Parts`.
 
     It is generated, as dataclasses generate theirs: reading the fields through `values` costs 6 us per operation,
@@ -382,5 +407,3 @@ def splitter(kind: type[Op]) -> Callable[[Any], Parts]:
     source = "def split(op):\n" + "".join(f"    {line}\n" for line in body) + f"    return {rows}\n"
     exec(source, scope)  # the source is made of field names of our own classes alone
     return scope["split"]
-
-

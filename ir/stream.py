@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ir.op import (
+    SPLITTERS,
     Op,
     ScalarSlot,
     map_operands,
@@ -26,7 +27,6 @@ from ir.op import (
     map_tensors,
     mark_read_only,
     scalar_slots,
-    splitter,
 )
 from ir.ops.control import Drop, Init
 from ir.scalar import ScalarIr
@@ -107,7 +107,7 @@ class SymbolTable:
             StreamError: an input is `NotInit`.
             ShapeError: a slice has step 0.
         """
-        signature, ids, freed, scalars, starts = splitter(type(op))(op)
+        signature, ids, freed, scalars, starts = SPLITTERS[type(op)](op)
         symbol = self._symbols.get(signature) or self.intern(signature, op_symbol(op, len(op.inputs), len(ids)))
         return Entry(symbol, ids, freed, scalars, starts)
 

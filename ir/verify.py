@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from ir.dtype import StrEnum
 from ir.errors import DTypeError, ShapeError, StreamError
-from ir.op import Op, Role, fields, splitter, values
+from ir.op import SPLITTERS, Op, Role, fields, values
 from ir.ops.control import Drop, Init
 from ir.shapes import Outputs, TensorType, declared, infer, show, type_of
 from ir.stream import Entry
@@ -61,7 +61,7 @@ def verify_op(op: Op) -> None:
         StreamError: an input is `NotInit`, or an output is not.
         ShapeError, DTypeError: the inputs do not fit, or an output is declared in another shape or dtype than it has.
     """
-    splitter(type(op))(op)
+    SPLITTERS[type(op)](op)
     _check_statuses(op, op.outputs)
     _check_declared(op, infer(op, declared(op)))
 
@@ -77,7 +77,7 @@ def _outputs_of(kind: type[Op]) -> Callable[[Op], Iterable[TensorIr]]:
 
 
 def _check_statuses(op: Op, outputs: Iterable[TensorIr]) -> None:
-    """Every output is new. `splitter` refuses the inputs that are."""
+    """Every output is new. A splitter refuses the inputs that are."""
     for tensor in outputs:
         if tensor.status is not NOT_INIT and not isinstance(op, Init):
             raise StreamError(f"{op.kind}: output {tensor} has the status {tensor.status.value}; expected NotInit")
@@ -190,7 +190,7 @@ class StreamVerifier:
 
     def _check_alone(self, op: Op) -> None:
         """`verify_op`, once per signature: beside the statuses nothing else decides."""
-        signature, *_ = splitter(type(op))(op)
+        signature, *_ = SPLITTERS[type(op)](op)
         _check_statuses(op, _outputs_of(type(op))(op))
         if signature not in self._right:
             _check_declared(op, infer(op, declared(op)))

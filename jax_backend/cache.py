@@ -7,7 +7,7 @@ count and bytes.
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -96,7 +96,7 @@ class ProgramCache:
         key: Key,
         outputs: frozenset[int],
         starts: tuple[int, ...],
-        donated: tuple[int, ...],
+        ends: Callable[[int], bool],
         device: Device,
         name: str,
     ) -> Executable:
@@ -106,7 +106,7 @@ class ProgramCache:
             key: symbols and refs of the program.
             outputs: values that must come out.
             starts: slice starts of this execution.
-            donated: values that come in and may be reused, should it be compiled now.
+            ends: whether a value that comes in is used for the last time, so that its buffer may be reused.
             device: where it runs.
             name: the stream, for the report.
         """
@@ -125,7 +125,7 @@ class ProgramCache:
                     self.stats.hits += 1
                     return executable
             try:
-                return self._compile(key, program, outputs, starts, donated, device, name)
+                return self._compile(key, program, outputs, starts, ends, device, name)
             except Exception:
                 with self._lock:
                     if not program.executables:
@@ -138,7 +138,7 @@ class ProgramCache:
         program: _Program,
         outputs: frozenset[int],
         starts: tuple[int, ...],
-        donated: tuple[int, ...],
+        ends: Callable[[int], bool],
         device: Device,
         name: str,
     ) -> Executable:
@@ -149,7 +149,7 @@ class ProgramCache:
         traced = tuple(any(e.traced[n] or e.starts[n] != s for e in earlier) for n, s in enumerate(starts))
         began = time.perf_counter()
         graph = build_graph(*key, sorted(wanted))
-        donations = tuple(n for n, value in enumerate(graph.inputs) if value in donated)
+        donations = tuple(n for n, value in enumerate(graph.inputs) if ends(value))
         with traced_precision(self.precision):
             executable = Executable(graph, device, starts, traced, donations, self.custom_ops)
         elapsed = time.perf_counter() - began

@@ -7,6 +7,7 @@ Promise: a ReadWrite use ends the id; a buffer is donated only if nothing else r
 """
 
 import math
+from collections.abc import Set
 
 import jax
 
@@ -131,6 +132,11 @@ class HandleTable:
         if (buffer := self._buffers.pop(id, None)) is not None:
             buffer.owners -= 1
             self.num_failed -= buffer.failure is not None
+
+    def free_all(self, ids: Set[int]) -> None:
+        """End those of `ids` that live."""
+        for id in self._buffers.keys() & ids:
+            self.free(id)
 
     def clear(self) -> None:
         """End every id."""

@@ -85,12 +85,13 @@ class Recorder(TensorRecorder):
         self.handles: Final = HandleTable(max_bytes)
         self._eager = eager
         self._verifier = None if verify is Level.off else StreamVerifier(verify)
+        self._symbols = self.cache.symbols
         self._segmenter = Segmenter(self.cache.starting_with, limits)
         self._random = RandomState(seed)
         self._graphs: dict[int, RegisteredGraph] = {}
         self._pending: list[Entry] = []
         self._pending_ops = 0
-        self._next_look = self._segmenter.limits.max_ops
+        self._next_look = 1 if eager else self._segmenter.limits.max_ops
         self._dropped: dict[int, int] = {}
         self._unreported: list[IrError] = []
         self._ids = count()
@@ -107,16 +108,22 @@ class Recorder(TensorRecorder):
         op = operation.op if isinstance(operation, OperationIr) else operation
         if isinstance(op, Drop):
             self.drop(op.tensor.id.value)
-        elif not isinstance(op, Init):
-            try:
-                if self._verifier is not None:
-                    self._verifier.check(op)
-                entry = self.cache.symbols.entry(op)
-            except IrError as reason:
-                self.fail([t.id.value for t in op.outputs], reason)
-                self._free_failed(op)
-            else:
-                self._append(entry)
+            return
+        if isinstance(op, Init):
+            return
+        try:
+            if self._verifier is not None:
+                self._verifier.check(op)
+            entry = self._symbols.entry(op)
+        except IrError as reason:
+            self.fail([t.id.value for t in op.outputs], reason)
+            self._free_failed(op)
+            return
+        # As `_append`, without the call: this line runs once per operation of every client.
+        self._pending.append(entry)
+        self._pending_ops += 1
+        if self._pending_ops >= self._next_look:
+            self._look_for_cut()
 
     def register_graph(self, graph_id: int, operations: Sequence[OperationIr | Op]) -> None:
         """Keep a relative graph under `graph_id`, in place of the one that had it."""
@@ -282,14 +289,14 @@ class Recorder(TensorRecorder):
     def _append(self, entry: Entry) -> None:
         self._pending.append(entry)
         self._pending_ops += entry.symbol.weight
-        self.stats.operations += entry.symbol.weight
-        if self._eager:
-            self.flush()
-        elif self._pending_ops >= self._next_look:
+        if self._pending_ops >= self._next_look:
             self._look_for_cut()
 
     def _look_for_cut(self) -> None:
-        """At each `max_ops` pending run what is known; at `hold`, decide."""
+        """At each `max_ops` pending run what is known; at `hold`, decide. In eager mode run at once."""
+        if self._eager:
+            self.flush()
+            return
         symbols = [e.symbol for e in self._pending]
         limits = self._segmenter.limits
         if self._pending_ops >= limits.hold:
@@ -302,7 +309,9 @@ class Recorder(TensorRecorder):
 
     def _run_first(self, length: int) -> None:
         entries, self._pending = self._pending[:length], self._pending[length:]
-        self._pending_ops -= sum(e.symbol.weight for e in entries)
+        num_ops = sum([e.symbol.weight for e in entries])
+        self._pending_ops -= num_ops
+        self.stats.operations += num_ops
         dropped = {i: place for i, place in self._dropped.items() if place <= length}
         self._dropped = {i: place - length for i, place in self._dropped.items() if place > length}
         self._run(entries, dropped)
@@ -338,17 +347,19 @@ class Recorder(TensorRecorder):
         numbers = part.numbers
         kept = survivors(part, dropped)
         starts = part.bindings.starts
-        freed = [numbers[i] for i in chain(part.consumed, dropped) if i in numbers]
-        executable = self.cache.get(
-            part.key, frozenset([numbers[i] for i in kept]), starts, tuple(freed), self.device, self.name
-        )
+
+        def ends(value: int) -> bool:
+            """Whether this segment uses a value for the last time."""
+            return ids[value] in part.consumed or ids[value] in dropped
+
+        outputs = frozenset([numbers[i] for i in kept])
+        executable = self.cache.get(part.key, outputs, starts, ends, self.device, self.name)
         self.handles.reserve(executable.new_bytes)
         inputs = self._inputs([ids[n] for n in executable.graph.inputs])
-        allowed = set(freed)
         for position in executable.donated:
             value = executable.graph.inputs[position]
             buffer = self.handles.get(ids[value])
-            if value not in allowed or buffer is None or buffer.owners > 1:
+            if not ends(value) or buffer is None or buffer.owners > 1:
                 inputs[position] = host.copy(inputs[position])
         packer = executable.packer
         pack = None
@@ -375,8 +386,7 @@ class Recorder(TensorRecorder):
         self._settle(part, {i: made[i] for i in survivors(part)})
 
     def _settle(self, part: Segment, made: dict[int, jax.Array]) -> None:
-        for id in part.consumed:
-            self.handles.free(id)
+        self.handles.free_all(part.consumed.keys())
         for id, array in made.items():
             self.handles.put(id, array)
 
@@ -470,7 +480,7 @@ class Recorder(TensorRecorder):
     def _clear_pending(self) -> None:
         self._pending.clear()
         self._pending_ops = 0
-        self._next_look = self._segmenter.limits.max_ops
+        self._next_look = 1 if self._eager else self._segmenter.limits.max_ops
         for id in self._dropped:
             self.handles.free(id)
         self._dropped.clear()

@@ -1,0 +1,1 @@
+"""The tests mirror both packages; `cases` holds the tables of operations."""

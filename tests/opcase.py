@@ -1,8 +1,8 @@
 """One row per behaviour of an operation: `OpCase`, and the builder that tables use.
 
-A table lives in `tests/cases/<family>.py` as `CASES: list[OpCase]`; `tests/test_every_op.py` runs every row through every
-generic test. The expected value never comes from the code under test: it is written by hand, or comes from NumPy, SciPy or
-another independent reference in float64.
+A table lives in `tests/cases/<family>.py` as `CASES: list[OpCase]`; `tests/test_every_op.py` runs every row through
+every generic test. The expected value never comes from the code under test: it is written by hand, or comes from
+NumPy, SciPy or another independent reference in float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -79,8 +79,8 @@ ROUNDING: dict[DType, Tolerance] = {
 class OpCase:
     """One behaviour of one operation.
 
-    `op` is complete (ids 0.. in the order inputs, outputs); `inputs` are its operands in declared order, `want` its outputs.
-    `tolerance` None means by the dtype of each output (`ROUNDING`, exact for ints and bools).
+    `op` is complete (ids 0.. in the order inputs, outputs); `inputs` are its operands in declared order, `want` its
+    outputs. `tolerance` None means by the dtype of each output (`ROUNDING`, exact for ints and bools).
     """
 
     id: str

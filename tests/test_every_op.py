@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ir
-from ir.op import Op, mark_read_only, operand_dtype, scalar_slots, splitter
+from ir.op import SPLITTERS, Op, mark_read_only, operand_dtype, scalar_slots
 from ir.registry import WITH_DTYPE, families_of
 from ir.stream import canonical, relativise
 from ir.verify import verify_op
@@ -198,11 +198,11 @@ def test_accessors(row: Row) -> None:
     assert {t.status for t in read_only.inputs} <= {ir.READ_ONLY}
     assert {t.status for t in read_only.outputs} <= {ir.NOT_INIT}
     assert canonical(canonical(op)) == canonical(op)
-    parts = splitter(type(op))(op)
+    parts = SPLITTERS[type(op)](op)
     assert parts[1] == tuple(range(count))
     assert parts[3] == op.traced_scalars
     assert len(scalar_slots(op)) == len(op.traced_scalars)
-    assert hash(parts[0]) == hash(splitter(type(op))(op)[0])
+    assert hash(parts[0]) == hash(SPLITTERS[type(op)](op)[0])
 
 
 def test_verified(row: Row) -> None:

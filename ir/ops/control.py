@@ -22,7 +22,7 @@ class Init(Op):
 
 @kind("Custom")
 class Custom(Op):
-    """An operation that the registry of custom operations knows by `id`. Its scalars are static: they may decide shapes."""
+    """An operation that the custom registry knows by `id`. Its scalars are static: they may decide shapes."""
 
     id: str
     # Burn's names; they say what the properties of `Op` would derive.

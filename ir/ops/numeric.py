@@ -1,4 +1,4 @@
-"""Numeric: arithmetic, comparison, powers, scans, padding, random ints, on floats and ints. Source: burn-ir `NumericOperationIr`.
+"""Numeric: arithmetic, comparison, powers, scans, padding, random numbers. Source: burn-ir `NumericOperationIr`.
 
 Integers wrap, division truncates, a remainder has the sign of its divisor. Reductions are in `reduce`, sorts in `sort`.
 """

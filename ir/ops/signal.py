@@ -1,4 +1,4 @@
-"""Fourier transforms and the CTC loss. Source: burn-ir `ModuleOperationIr`; the transforms are in 0.22.0-pre.2 alone."""
+"""Fourier transforms (0.22.0-pre.2 alone has them) and the CTC loss. Source: burn-ir `ModuleOperationIr`."""
 
 from ir.dtype import Dim
 from ir.op import In, Op, Out
@@ -7,7 +7,7 @@ from ir.registry import MODULE, kind
 
 @kind(*MODULE)
 class Rfft(Op):
-    """Fourier transform of a real signal along `dim`, cut or zero-padded to `n`: real and imaginary part, n // 2 + 1 long."""
+    """Fourier transform of a real signal along `dim`, cut or zero-padded to `n`: two parts, n // 2 + 1 long."""
 
     signal: In
     dim: Dim

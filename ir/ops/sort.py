@@ -1,6 +1,7 @@
 """Sorts and top-k. Source: burn-ir `NumericOperationIr`.
 
-Floats are in IEEE total order (-NaN < -inf < .. < -0.0 < 0.0 < .. < inf < NaN); equals keep their order, in both directions.
+Floats are in IEEE total order (-NaN < -inf < .. < -0.0 < 0.0 < .. < inf < NaN); equals keep their order, in both
+directions.
 """
 
 from ir.dtype import Dim
