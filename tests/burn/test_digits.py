@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from .digits import DIGITS, PROGRAMS, run_client, stock_server
-from .oracle import build
+from tests.burn.digits import DIGITS, PROGRAMS, run_client, stock_server
+from tests.burn.oracle import build
 
 # Fused graphs round in another order; twelve steps of Adam carried 2e-6 to a loss, four of AdamW 2e-5.
 FUSION_TOLERANCE = 1e-4

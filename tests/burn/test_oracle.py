@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from .oracle import ORACLE, Oracle, build
+from tests.burn.oracle import ORACLE, Oracle, build
 
 Raw: TypeAlias = Any
 
