@@ -15,9 +15,9 @@ import jax
 
 from ir.stream import SYMBOL_LIMIT, Symbol, SymbolTable, build_graph
 from jax_backend.custom_ops import CustomOpRegistry, default_custom_ops
-from jax_backend.executable import Executable
+from jax_backend.executable import Config, Executable
 from jax_backend.explain import explain
-from jax_backend.ops._shared import precision as traced_precision
+from jax_backend.program_store import ProgramStore
 from jax_backend.types import Device
 
 Key: TypeAlias = tuple[tuple[Symbol, ...], tuple[int, ...]]
@@ -29,15 +29,24 @@ class CacheStats:
 
     hits: int = 0
     compiles: int = 0
+    loads: int = 0
+    """Programs that an earlier process had compiled."""
     compiled_ops: int = 0
     evictions: int = 0
     compile_s: float = 0.0
     reasons: list[str] = field(default_factory=list)
     """Why the latest programs were compiled, oldest first, 100 at most."""
 
-    def note(self, reason: str) -> None:
-        """Remember why a program was compiled."""
-        self.reasons.append(reason)
+    def count(self, made: Executable, num_ops: int, elapsed_s: float, name: str, reason: str) -> None:
+        """Count a program that was compiled, or loaded from disk, and remember why."""
+        if made.from_disk:
+            self.loads += 1
+        else:
+            self.compiles += 1
+            self.compiled_ops += num_ops
+        self.compile_s += elapsed_s
+        verb = "loaded" if made.from_disk else "compiled"
+        self.reasons.append(f"{name}: {verb} {num_ops} ops in {elapsed_s:.2f} s: {reason}")
         del self.reasons[:-100]
 
 
@@ -60,6 +69,7 @@ class ProgramCache:
         max_programs: programs kept at most.
         max_bytes: bytes of generated code kept at most.
         precision: of f32 products and convolutions; full f32 by default, where XLA would use TF32 or bf16.
+        store: where programs outlive the process.
     """
 
     def __init__(
@@ -69,7 +79,9 @@ class ProgramCache:
         max_programs: int = 1024,
         max_bytes: int = 4 << 30,
         precision: jax.lax.Precision = jax.lax.Precision.HIGHEST,
+        store: ProgramStore | None = None,
     ) -> None:
+        self._store = store
         self.precision: Final = precision
         self.custom_ops: Final = default_custom_ops() if custom_ops is None else custom_ops
         self.symbols: Final = SymbolTable()
@@ -150,18 +162,15 @@ class ProgramCache:
         began = time.perf_counter()
         graph = build_graph(*key, sorted(wanted))
         donations = tuple(n for n, value in enumerate(graph.inputs) if ends(value))
-        with traced_precision(self.precision):
-            executable = Executable(graph, device, starts, traced, donations, self.custom_ops)
+        config = Config(self.custom_ops, self.precision, self._store)
+        executable = Executable(graph, device, starts, traced, donations, config)
         elapsed = time.perf_counter() - began
         with self._lock:
             if not program.executables:
                 self._index(key)
             kept = [e for e in earlier if not (e.outputs <= executable.outputs and all(traced))]
             program.executables[device] = [executable, *kept]
-            self.stats.compiles += 1
-            self.stats.compiled_ops += program.num_ops
-            self.stats.compile_s += elapsed
-            self.stats.note(f"{name}: compiled {program.num_ops} ops in {elapsed:.2f} s: {reason}")
+            self.stats.count(executable, program.num_ops, elapsed, name, reason)
             self._evict()
         return executable
 

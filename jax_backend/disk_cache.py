@@ -6,7 +6,10 @@ can write there can make a later process run their code.
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from jax_backend.program_store import ProgramStore
 
 ENVIRONMENT: Final = "BURN_XLA_CACHE"
 MAX_BYTES: Final = 4 << 30
@@ -18,8 +21,10 @@ def folder() -> Path:
     return Path(os.environ.get(ENVIRONMENT) or Path(base) / "burn-xla")
 
 
-def enable(max_bytes: int = MAX_BYTES) -> Path:
-    """Let jax keep every program it compiles in `folder()`. Sets jax's switches for the whole process.
+def enable(max_bytes: int = MAX_BYTES) -> "ProgramStore":
+    """Let jax keep every program it compiles in `folder()`; returns the store for ours, to hand to a `ProgramCache`.
+
+    Sets jax's switches for the whole process.
 
     Args:
         max_bytes: bytes that earlier processes may have left there; beyond it the oldest files go.
@@ -29,6 +34,8 @@ def enable(max_bytes: int = MAX_BYTES) -> Path:
     """
     import jax
 
+    from jax_backend.program_store import ProgramStore
+
     path = folder()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     # jax's own limit needs a lock file per access, and one stray file stops its writes (jax #39880).
@@ -36,7 +43,7 @@ def enable(max_bytes: int = MAX_BYTES) -> Path:
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    return path
+    return ProgramStore(path)
 
 
 def size_bytes(path: Path) -> int:

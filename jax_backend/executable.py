@@ -9,7 +9,7 @@ Promise: compiled ahead of time; a mismatch raises, never retraces.
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from ir.stream import RelativeGraph
 from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.dtypes import jax_dtype
 from jax_backend.interpreter import Array, Start, run_graph
+from jax_backend.ops._shared import precision
+from jax_backend.program_store import ProgramStore, program_key
 from jax_backend.types import Device
 
 _KEY_WORDS: Final = 4
@@ -99,14 +101,33 @@ def _decode(words: Array, form: str, dtype: DType) -> Array:
     return words[0].astype(target)
 
 
+class Config(NamedTuple):
+    """What decides a program's code beside its graph, and where it is kept."""
+
+    custom_ops: CustomOpRegistry
+    precision: jax.lax.Precision
+    store: ProgramStore | None
+
+
 class Executable:
-    """A compiled program.
+    """A compiled program, read from disk where it was compiled before.
 
     `outputs` are the values it returns, `traced` says which slice starts are arguments (the others have the values
     `starts`), `donated` the positions of the inputs whose buffers it may reuse.
     """
 
-    __slots__ = ("compiled", "donated", "graph", "new_bytes", "outputs", "packer", "size_bytes", "starts", "traced")
+    __slots__ = (
+        "compiled",
+        "donated",
+        "from_disk",
+        "graph",
+        "new_bytes",
+        "outputs",
+        "packer",
+        "size_bytes",
+        "starts",
+        "traced",
+    )
 
     def __init__(
         self,
@@ -115,7 +136,7 @@ class Executable:
         starts: tuple[int, ...],
         traced: tuple[bool, ...],
         donated: tuple[int, ...],
-        custom_ops: CustomOpRegistry,
+        config: Config,
     ) -> None:
         self.graph: Final = graph
         self.outputs: Final = frozenset(graph.outputs)
@@ -123,10 +144,17 @@ class Executable:
         self.traced: Final = traced
         self.packer: Final = Packer(graph.scalars, sum(traced), graph.num_random > 0)
         self.donated: Final = usable_donations(graph, donated)
-        function = program_function(graph, self.packer, starts, traced, custom_ops)
-        self.compiled: Final = compile_for(
-            function, abstract_arguments(graph, self.packer, device), self.donated, device
-        )
+        key = config.store and program_key(graph, starts, traced, self.donated, device, config.precision)
+        stored = config.store.load(key, device) if config.store and key else None
+        self.from_disk: Final = stored is not None
+        if stored is None:
+            function = program_function(graph, self.packer, starts, traced, config.custom_ops)
+            arguments = abstract_arguments(graph, self.packer, device)
+            with precision(config.precision):
+                stored = compile_for(function, arguments, self.donated, device)
+            if config.store and key:
+                config.store.save(key, stored)
+        self.compiled: Final = stored
         memory = self.compiled.memory_analysis()
         self.size_bytes: Final = _size(memory, "generated_code")
         self.new_bytes: Final = _size(memory, "output") - _size(memory, "alias") + _size(memory, "temp")

@@ -25,9 +25,7 @@ def upload(recorder: Recorder, id: int, array: np.ndarray) -> None:
 def chain(
     num_ops: int, ids: Iterator[int], *, source: int = 0, other: int = 1, dims: tuple[int, ...] = (16,)
 ) -> list[Op]:
-    """`num_ops` binary operations, each on the result of the one before and on one fixed tensor, without a short
-    period.
-    """
+    """`num_ops` binary operations without a short period, each on the result before it and on one fixed tensor."""
     ops: list[Op] = []
     draw = np.random.default_rng(0)
     previous, status = source, READ_ONLY
@@ -39,9 +37,7 @@ def chain(
 
 
 class AdamStep:
-    """One Adam step of a two-layer network, recorded as a Burn client records it: fresh ids, host-side bias
-    corrections.
-    """
+    """Adam steps of a small network, recorded as by a Burn client: fresh ids, bias corrections from the host."""
 
     def __init__(self, recorder: Recorder, sizes: tuple[int, ...] = (64, 48, 10), batch: int = 64) -> None:
         self._recorder = recorder

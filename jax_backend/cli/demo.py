@@ -47,12 +47,12 @@ def digits(
 
     learn, test = load(seed=seed)
     devices.prepare(device or "")
-    if not no_cache:
-        disk_cache.enable()
+    store = None if no_cache else disk_cache.enable()
+    from jax_backend.cache import ProgramCache
     from jax_backend.recorder import Recorder
 
     chosen = devices.find_device(device) if device else None
-    recorder = Recorder(chosen, name="digits", seed=seed)
+    recorder = Recorder(chosen, cache=ProgramCache(store=store), name="digits", seed=seed)
     trained, times = trained_epochs(Trainer(recorder, learn, test, seed), test, epochs)
     summary = counts(recorder, trained, times, test)
     out.mkdir(parents=True, exist_ok=True)

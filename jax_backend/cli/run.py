@@ -56,8 +56,7 @@ def command(
     from jax_backend import devices, disk_cache
 
     devices.prepare(device or "")
-    if not no_cache:
-        disk_cache.enable()
+    store = None if no_cache else disk_cache.enable()
     import jax
 
     from ir.verify import Level
@@ -65,7 +64,7 @@ def command(
     from jax_backend.recorder import Recorder
 
     chosen = devices.find_device(device) if device else None
-    cache = ProgramCache(precision=jax.lax.Precision[precision.upper()])
+    cache = ProgramCache(precision=jax.lax.Precision[precision.upper()], store=store)
     recorder = Recorder(chosen, cache=cache, eager=eager, verify=Level(verify), name=file.name, seed=seed)
     outcomes, summary = run(file, recorder, check=check, on_outcome=None if as_json else show)
     if dump_hlo is not None:
