@@ -69,8 +69,7 @@ def program_key(
     device: Device,
     precision: jax.lax.Precision,
 ) -> str | None:
-    """Name of a program by everything that decides its code; None where a custom operation decides, whose code is
-    unknown."""
+    """Name of a program by all that decides its code; None where a custom operation does: its code is unknown."""
     if any(isinstance(op, Custom) for op in graph.ops):
         return None
     fixed = [None if t else s for t, s in zip(traced, starts, strict=True)]
