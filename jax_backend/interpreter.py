@@ -18,6 +18,7 @@ from ir.tensor import TensorIr
 from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.dtypes import jax_dtype
 from jax_backend.lowering import lowering_of
+from jax_backend.ops.quantize import run_quantized, touches_quantized
 
 Array: TypeAlias = jax.Array
 Start: TypeAlias = "int | Array"
@@ -54,6 +55,10 @@ def run_op(
     Raises:
         ShapeError, DTypeError: an output is not what the operation declares.
     """
+    if touches_quantized(op):
+        return run_quantized(
+            op, lookup, lambda plain, values_of: run_op(plain, values_of, scalars, starts, next_key, custom_ops)
+        )
     operands: list[Any] = [next_key()] if op.uses_random else []
     for field, value in values(op):
         if field.is_input:
