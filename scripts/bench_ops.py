@@ -1,7 +1,7 @@
 """Single operations on the device, each beside the call that one would write in JAX by hand; both compiled.
 
-`--device cpu|gpu|tpu` chooses where (default: what JAX takes), `--dtype f32|bf16` the operands. The ratio is ours by
-theirs: below 1 this project is faster. Products run at full float32 precision on both sides.
+`--device cpu|gpu|tpu` chooses where (default: what JAX takes), `--dtype f32|bf16` the operands, `--only TEXT` the rows.
+The ratio is ours by theirs: below 1 this project is faster. Products run at full float32 precision on both sides.
 """
 
 import sys
@@ -48,12 +48,14 @@ class Maker:
         self._ids = count(100)
 
     def normal(self, *shape: int) -> ir.TensorIr:
+        """An input of normal numbers."""
         array = jnp.asarray(self.numbers.normal(size=shape), jnp.float32).astype(
             jnp.bfloat16 if self.dtype is ir.BF16 else jnp.float32
         )
         return self._add(array, self.dtype)
 
     def indices(self, bound: int, *shape: int) -> ir.TensorIr:
+        """An input of numbers below `bound`."""
         return self._add(jnp.asarray(self.numbers.integers(0, bound, shape), jnp.int32), ir.I32)
 
     def _add(self, array: jax.Array, dtype: ir.DType) -> ir.TensorIr:
@@ -67,6 +69,7 @@ class Maker:
         return tuple(ir.tensor(x.id.value, x.shape.dims, x.dtype) for x in made.outputs)
 
     def row(self, name: str, by_hand: Callable[..., Any]) -> Row:
+        """What was recorded, beside a function of all inputs in order."""
         return Row(name, self.ops, self.inputs, by_hand)
 
 
@@ -167,7 +170,6 @@ def measure(row: Row, number: int) -> tuple[str, float, float, float]:
     ours = jax.jit(lambda *a: run_graph(graph, a, (), bindings.starts, None, CustomOpRegistry()))
     ours = ours.lower(*operands).compile()
     hand = jax.jit(row.by_hand).lower(*row.inputs).compile()
-    hand_operands = row.inputs if len(hand.in_avals[0]) == len(row.inputs) else operands
 
     def timed(function: Callable[..., Any], arguments: Sequence[jax.Array]) -> Callable[[], Any]:
         def call() -> None:
@@ -177,7 +179,7 @@ def measure(row: Row, number: int) -> tuple[str, float, float, float]:
 
         return call
 
-    here, there = paired(timed(ours, operands), timed(hand, hand_operands))
+    here, there = paired(timed(ours, operands), timed(hand, row.inputs))
     return row.name, here / number * 1e6, there / number * 1e6, here / there
 
 
@@ -194,7 +196,7 @@ def main() -> None:
     number = 1 if device.platform == "cpu" else 20
     with jax.enable_x64(True):
         made = conv_rows(dtype) + pool_rows(dtype) + other_rows(dtype)
-        rows = [measure(row, number) for row in made]
+        rows = [measure(row, number) for row in made if option("--only", "") in row.name]
     report(
         f"Operations in {dtype.short}, beside JAX by hand",
         ("operation", "us", "us by hand", "ratio"),

@@ -188,6 +188,15 @@ CONV_ROWS = [
         pads=((1, 1), (2, 0)),
         gradients=False,
     ),
+    case(
+        "conv_1d_weight_backward-padding_meets_infinity",
+        ir.Conv1dWeightBackward,
+        t(F32, [[[1, 2]]]),
+        t(F32, [[[0, 0, 0]]]),
+        t(F32, [[[INF, 1]]]),
+        want=t(F32, [[[NAN, INF, INF]]]),
+        options=options((1,), ((1, 1),), (1,), 1),
+    ),
     by_ones(
         "burn_stride",
         1,
