@@ -107,8 +107,11 @@ class SymbolTable:
             StreamError: an input is `NotInit`.
             ShapeError: a slice has step 0.
         """
-        signature, ids, freed, scalars, starts = SPLITTERS[type(op)](op)
-        symbol = self._symbols.get(signature) or self.intern(signature, op_symbol(op, len(op.inputs), len(ids)))
+        return SPLITTERS[type(op)].bind(op, self._symbols.get, Entry) or self._first_entry(op)
+
+    def _first_entry(self, op: Op) -> Entry:
+        signature, ids, freed, scalars, starts = SPLITTERS[type(op)].split(op)
+        symbol = self.intern(signature, op_symbol(op, len(op.inputs), len(ids)))
         return Entry(symbol, ids, freed, scalars, starts)
 
     def find(self, content: Hashable) -> Symbol | None:

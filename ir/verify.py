@@ -61,7 +61,7 @@ def verify_op(op: Op) -> None:
         StreamError: an input is `NotInit`, or an output is not.
         ShapeError, DTypeError: the inputs do not fit, or an output is declared in another shape or dtype than it has.
     """
-    SPLITTERS[type(op)](op)
+    SPLITTERS[type(op)].split(op)
     _check_statuses(op, op.outputs)
     _check_declared(op, infer(op, declared(op)))
 
@@ -190,7 +190,7 @@ class StreamVerifier:
 
     def _check_alone(self, op: Op) -> None:
         """`verify_op`, once per signature: beside the statuses nothing else decides."""
-        signature, *_ = SPLITTERS[type(op)](op)
+        signature, *_ = SPLITTERS[type(op)].split(op)
         _check_statuses(op, _outputs_of(type(op))(op))
         if signature not in self._right:
             _check_declared(op, infer(op, declared(op)))

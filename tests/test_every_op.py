@@ -198,11 +198,11 @@ def test_accessors(row: Row) -> None:
     assert {t.status for t in read_only.inputs} <= {ir.READ_ONLY}
     assert {t.status for t in read_only.outputs} <= {ir.NOT_INIT}
     assert canonical(canonical(op)) == canonical(op)
-    parts = SPLITTERS[type(op)](op)
+    parts = SPLITTERS[type(op)].split(op)
     assert parts[1] == tuple(range(count))
     assert parts[3] == op.traced_scalars
     assert len(scalar_slots(op)) == len(op.traced_scalars)
-    assert hash(parts[0]) == hash(SPLITTERS[type(op)](op)[0])
+    assert hash(parts[0]) == hash(SPLITTERS[type(op)].split(op)[0])
 
 
 def test_verified(row: Row) -> None:

@@ -104,7 +104,7 @@ def test_a_result_that_is_written_again_after_its_drop_survives() -> None:
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.kind)
 def test_the_generated_splitter_agrees_with_the_accessors(op: Op) -> None:
-    _, ids, freed, scalars, _ = SPLITTERS[type(op)](op)
+    _, ids, freed, scalars, _ = SPLITTERS[type(op)].split(op)
     assert ids == tuple(x.id.value for x in (*op.inputs, *op.outputs))
     assert scalars == op.traced_scalars
     assert freed == tuple(x.id.value for x in op.inputs if x.status is ir.READ_WRITE)
