@@ -37,8 +37,8 @@ class CacheStats:
     reasons: list[str] = field(default_factory=list)
     """Why the latest programs were compiled, oldest first, 100 at most."""
 
-    def count(self, made: Executable, num_ops: int, elapsed_s: float, name: str, reason: str) -> None:
-        """Count a program that was compiled, or loaded from disk, and remember why."""
+    def count(self, made: Executable, num_ops: int, elapsed_s: float, name: str, reason: str) -> str:
+        """Count a program that was compiled, or loaded from disk, and remember why. Returns the line that says so."""
         if made.from_disk:
             self.loads += 1
         else:
@@ -46,8 +46,10 @@ class CacheStats:
             self.compiled_ops += num_ops
         self.compile_s += elapsed_s
         verb = "loaded" if made.from_disk else "compiled"
-        self.reasons.append(f"{name}: {verb} {num_ops} ops in {elapsed_s:.2f} s: {reason}")
+        line = f"{name}: {verb} {num_ops} ops in {elapsed_s:.2f} s: {reason}"
+        self.reasons.append(line)
         del self.reasons[:-100]
+        return line
 
 
 class _Program:
@@ -70,6 +72,7 @@ class ProgramCache:
         max_bytes: bytes of generated code kept at most.
         precision: of f32 products and convolutions; full f32 by default, where XLA would use TF32 or bf16.
         store: where programs outlive the process.
+        on_compile: called with a line about each program that is compiled or loaded, on the thread that did it.
     """
 
     def __init__(
@@ -80,12 +83,14 @@ class ProgramCache:
         max_bytes: int = 4 << 30,
         precision: jax.lax.Precision = jax.lax.Precision.HIGHEST,
         store: ProgramStore | None = None,
+        on_compile: Callable[[str], None] | None = None,
     ) -> None:
         self._store = store
         self.precision: Final = precision
         self.custom_ops: Final = default_custom_ops() if custom_ops is None else custom_ops
         self.symbols: Final = SymbolTable()
         self.stats: Final = CacheStats()
+        self._on_compile = on_compile
         self._max_programs = max_programs
         self._max_bytes = max_bytes
         self._programs: OrderedDict[Key, _Program] = OrderedDict()
@@ -170,8 +175,10 @@ class ProgramCache:
                 self._index(key)
             kept = [e for e in earlier if not (e.outputs <= executable.outputs and all(traced))]
             program.executables[device] = [executable, *kept]
-            self.stats.count(executable, program.num_ops, elapsed, name, reason)
+            line = self.stats.count(executable, program.num_ops, elapsed, name, reason)
             self._evict()
+        if self._on_compile is not None:
+            self._on_compile(line)
         return executable
 
     def _index(self, key: Key) -> None:
