@@ -22,8 +22,13 @@ MENDS = {
 
 def prepare(name: str) -> None:
     """Before the first use of jax: with `cpu`, leave accelerators alone, whose start takes seconds and memory."""
-    if name == "cpu":
+    if name.partition(":")[0] == "cpu":
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def share_memory() -> None:
+    """Before the first use of jax: take GPU memory as it is needed, not most of it at once."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def find_device(name: str) -> Device:
@@ -42,6 +47,26 @@ def find_device(name: str) -> Device:
     except RuntimeError as reason:
         hint = f"; {MENDS[name]}" if name in MENDS else "; expected cpu, gpu, tpu or a number"
         raise NoSuchDevice(f"--device {name}: there is none; there are {_listed(there)}{hint}") from reason
+
+
+def find_devices(names: str) -> list[Device]:
+    """Several devices: `cpu`, `gpu` or `tpu` are all of their kind, `cpu:4` makes four, `0,2` are two by their numbers.
+
+    `cpu:4` needs a process in which jax has not started yet.
+
+    Raises:
+        NoSuchDevice: one is not there.
+    """
+    kind, _, number = names.partition(":")
+    if number:
+        if kind != "cpu" or not number.isdigit() or not int(number):
+            raise NoSuchDevice(f"--devices {names}: expected cpu:N with N > 0; other devices are what they are")
+        jax.config.update("jax_num_cpu_devices", int(number))
+        return list(jax.devices("cpu"))
+    if names[:1].isdigit():
+        return [find_device(name.strip()) for name in names.split(",")]
+    find_device(names)
+    return list(jax.devices(names))
 
 
 def _listed(devices: Sequence[Device]) -> str:

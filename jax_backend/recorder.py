@@ -38,6 +38,7 @@ from jax_backend.types import Device
 _INNER_IDS: Final = 1 << 63
 """Ids from here on are ours: what stays inside a registered graph, should it run operation by operation."""
 _MAX_UNREPORTED: Final = 100
+_MAX_DROPPED: Final = 100_000
 
 
 @dataclass
@@ -96,6 +97,11 @@ class Recorder(TensorRecorder):
         self._unreported: list[IrError] = []
         self._ids = count()
         self._inner_ids = count(_INNER_IDS)
+
+    @property
+    def num_graphs(self) -> int:
+        """How many graphs are registered."""
+        return len(self._graphs)
 
     # ---- recording
 
@@ -196,6 +202,8 @@ class Recorder(TensorRecorder):
             self._verifier.drop(id)
         if self._pending:
             self._dropped[id] = len(self._pending)
+            if len(self._dropped) > _MAX_DROPPED:
+                self.flush()
         else:
             self.handles.free(id)
 

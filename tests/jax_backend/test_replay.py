@@ -78,5 +78,5 @@ def test_aliases_seeds_syncs_and_local_transfers() -> None:
 
 
 def test_a_transfer_that_nobody_exposed_is_refused() -> None:
-    with pytest.raises(ProtocolError, match=r"transfer_id: 4 is not exposed; exposed are: none"):
+    with pytest.raises(ProtocolError, match=r"nobody exposed tensor 0 before it is taken"):
         Replay(Recorder()).play(RegisterTensorLocal(STREAM, 4, TensorId(0)))
