@@ -74,8 +74,8 @@ def test_long_sequence_never_holds_all_scores(differentiate: bool) -> None:
 def half(
     dtype: ir.DType = ir.BF16,
     *,
-    queries: int = 64,
-    keys: int = 64,
+    queries: int = 2048,
+    keys: int = 2048,
     width: int = 32,
     value_width: int = 32,
     is_causal: bool = False,
@@ -92,24 +92,27 @@ def half(
         (half(), True),
         (half(ir.F16), True),
         (half(is_causal=True), True),
-        (half(keys=128), True),
-        (half(keys=128, is_causal=True), False),
+        (half(keys=4096), True),
+        (half(keys=4096, is_causal=True), False),
         (half(ir.F32), False),
         (half(width=36, value_width=36), False),
         (half(width=256, value_width=256), False),
         (half(value_width=64), False),
         (half(keys=0), False),
+        (half(keys=2047), False),
+        (half(queries=2), False),
     ],
 )
-def test_cudnn_serves_where_it_means_the_same(op: ir.Attention, fits: bool) -> None:
-    assert module._fits_cudnn(op) is fits
+def test_cudnn_serves_where_it_means_the_same_and_pays(op: ir.Attention, fits: bool) -> None:
+    assert module._suits_cudnn(op) is fits
 
 
 def test_cudnn_is_for_cuda_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a GPU in the machine the fused kernel is traced, and yet code for the CPU is the plain form."""
     monkeypatch.setattr(module, "_has_cudnn", lambda: True)
+    monkeypatch.setattr(module, "FUSED_FROM", 1)
     monkeypatch.setattr(module, "_fused_attention", lambda q, k, v, *, is_causal: jnp.full_like(q, 7.0))
-    op = half()
+    op = half(queries=64, keys=64)
     rows = [jnp.ones(t.shape.dims, jnp.bfloat16) for t in (op.query, op.key, op.value)]
     fused_is_a_branch = jax.jit(lambda *x: lowering_of(ir.Attention)(op, *x, None, None, None, None))
     np.testing.assert_array_equal(fused_is_a_branch(*rows), np.ones(op.out.shape.dims))
