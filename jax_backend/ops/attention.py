@@ -15,8 +15,8 @@ SCORE_LIMIT = 1 << 26
 """Scores held at once, in elements (256 MiB of float32); more queries than fit are taken in blocks."""
 
 FUSED_FROM = 1 << 24
-"""Scores from which cuDNN's fused attention is used. On an H200 it takes 0.12 ms against 0.14 at 2^24 (bfloat16, heads of
-64) and 4.7 against 72 at 2^33, but twice the time of the plain form below 2^22, which is the more exact one."""
+"""Scores from which cuDNN's fused attention is used. On an H200 it takes 0.12 ms against 0.14 at 2^24 (bfloat16, heads
+of 64) and 4.7 against 72 at 2^33, but twice the time of the plain form below 2^22, which is the more exact one."""
 
 CUDNN_HEAD_LIMIT = 128
 """Widest head that cuDNN's fused attention takes on every GPU that has it."""
@@ -144,8 +144,8 @@ def _softmax(scores: Array) -> Array:
 def _suits_cudnn(op: ir.Attention) -> bool:
     """The shapes and dtypes for which cuDNN's fused attention means the same and pays.
 
-    Its causal mask counts from the first key, Burn's from the last, so under it both lengths must be equal. Its gradient
-    wants even lengths.
+    Its causal mask counts from the first key, Burn's from the last, so under it both lengths must be equal. Its
+    gradient wants even lengths.
     """
     batch, heads, num_queries, width = op.query.shape.dims
     num_keys, value_width = op.key.shape.dims[2], op.value.shape.dims[3]
