@@ -23,7 +23,7 @@ from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.dtypes import jax_dtype
 from jax_backend.interpreter import Array, Start, run_graph
 from jax_backend.ops._shared import precision
-from jax_backend.program_store import ProgramStore, program_key
+from jax_backend.program_store import ProgramStore, jax_cache_hits, program_key
 from jax_backend.types import Device
 
 _KEY_WORDS: Final = 4
@@ -156,9 +156,10 @@ class Executable:
         if stored is None:
             function = program_function(graph, self.packer, starts, traced, config.custom_ops)
             arguments = abstract_arguments(graph, self.packer, device)
+            hits = jax_cache_hits()
             with precision(config.precision):
                 stored = compile_for(function, arguments, self.donated, device)
-            if config.store and key:
+            if config.store and key and jax_cache_hits() == hits:
                 config.store.save(key, stored)
         self.compiled: Final = stored
         memory = self.compiled.memory_analysis()

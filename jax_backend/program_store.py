@@ -12,8 +12,10 @@ import os
 import pickle
 import platform
 import tempfile
+import threading
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +30,23 @@ from jax_backend.types import Device
 
 SUFFIX: Final = ".program"
 _log: Final = logging.getLogger("burn_xla.store")
+_thread: Final = threading.local()
+
+
+def jax_cache_hits() -> int:
+    """How many programs jax's own disk cache has given this thread.
+
+    XLA on CPU does not serialize what it deserialized: such a file loads, and its functions are not found at a call.
+    """
+    return getattr(_thread, "hits", 0)
+
+
+def _note(event: str, **_: object) -> None:
+    if event == "/jax/compilation_cache/cache_hits":
+        _thread.hits = jax_cache_hits() + 1
+
+
+jax.monitoring.register_event_listener(_note)
 
 
 class ProgramStore:
@@ -88,7 +107,7 @@ def environment() -> bytes:
     """Digest of what the process runs on: versions, flags, processor, and the sources of both packages."""
     digest = hashlib.blake2b(digest_size=20)
     flags = [os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS")]
-    for part in (jax.__version__, jax.lib.__version__, platform.machine(), _processor(), *flags):
+    for part in (jax.__version__, version("jaxlib"), platform.machine(), _processor(), *flags):
         digest.update(f"{part}\0".encode())
     for package in (Path(ir.__file__).parent, Path(__file__).parent):
         for source in sorted(package.rglob("*.py")):

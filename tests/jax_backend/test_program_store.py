@@ -1,5 +1,8 @@
 """Programs that outlive the process."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -9,6 +12,7 @@ import pytest
 import ir
 from jax_backend import host
 from jax_backend.cache import ProgramCache
+from jax_backend.capturing import CapturingRecorder
 from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.program_store import SUFFIX, ProgramStore
 from jax_backend.recorder import Recorder
@@ -86,3 +90,21 @@ def test_a_custom_operation_is_not_stored(tmp_path: Path) -> None:
     recorder.register_operation(ir.Custom("test::triple", (t(0),), (t(1, ir.NOT_INIT),), ()))
     np.testing.assert_array_equal(host.to_numpy(recorder.read_tensor(t(1)).result()), np.full(DIMS, 3.0))
     assert not list(tmp_path.iterdir())
+
+
+def test_what_jax_had_on_disk_is_not_stored_again(tmp_path: Path) -> None:
+    session = tmp_path / "session.bxs"
+    with session.open("wb") as file, CapturingRecorder(Recorder(), file) as recorder:
+        recorder.from_numpy(np.ones((64, 10), np.float32)).softmax(1).numpy()
+    environment = {**os.environ, "BURN_XLA_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "jax_backend", "run", "--check", str(session)]
+
+    def run() -> None:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    run()
+    (stored,) = (tmp_path / "cache").glob(f"*{SUFFIX}")
+    stored.unlink()
+    run()
+    run()
