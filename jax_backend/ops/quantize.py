@@ -85,7 +85,7 @@ def quantize(op: ir.Quantize, x: Array, scales: Array, global_: Array | None) ->
     dims, scheme = op.out.shape.dims, checked(op.scheme)
     stored = round_up(scales.astype(jnp.float32).reshape(scale_grid(dims, scheme)), scheme_scale_dtype(scheme))
     whole = None if global_ is None else round_up(global_.astype(jnp.float32), ScaleDtype.F32)
-    return pack(_quantized(x.astype(jnp.float32), stored, whole, scheme), scheme)
+    return pack(_quantized(x.astype(jnp.float32), stored, whole, scheme), _scheme(op.out))
 
 
 @lower(ir.Dequantize)

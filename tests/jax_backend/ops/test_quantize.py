@@ -18,7 +18,9 @@ import pytest
 import ir
 from ir.dtype import BlockScale, BlockSize, NativeStore, PackedStore, QuantMode, QuantScheme, QuantValue, ScaleDtype
 from ir.errors import DTypeError, ShapeError, UnsupportedOp
+from jax_backend.host import from_numpy, to_numpy
 from jax_backend.ops.quantize import dequantize, quantize, quantize_dynamic, storage_size, unpack
+from jax_backend.recorder import Recorder
 from tests.reference import quantize as reference
 
 HEADER, *ROWS = map(json.loads, (Path(__file__).parents[2] / "golden" / "quantized.jsonl").read_text().splitlines())
@@ -162,3 +164,42 @@ def block_of_one(dtype: str) -> BlockScale:
 def clamped(scale: float, dtype: str) -> float:
     """What Burn makes of a scale that is none: of a negative one the smallest, of NaN the smallest normal f32."""
     return 2.0**-126 if np.isnan(scale) else 0.0 if scale < 0 and dtype == "UE8M0" else scale
+
+
+def test_session_uploads_computes_and_reads_quantized_tensors() -> None:
+    packed = QuantScheme(QuantValue.Q4S, PackedStore(PackedU32=0), QuantMode.Symmetric, None, None)
+    turned = QuantScheme(QuantValue.Q4S, PackedStore(PackedU32=1), QuantMode.Symmetric, None, None)
+    data = np.array([0x321, 0x7F5], np.uint32).tobytes() + np.float32(0.5).tobytes()
+    x, turned_x = ir.tensor(1, (2, 3), ir.qfloat(packed)), ir.tensor(2, (3, 2), ir.qfloat(turned))
+    floats, scale, again = (
+        ir.tensor(3, (3, 2), ir.F32),
+        ir.tensor(4, (1,), ir.F32),
+        ir.tensor(5, (3, 2), turned_x.dtype),
+    )
+    recorder = Recorder(seed=0)
+    recorder.register_tensor_data_id(1, ir.TensorData(memoryview(data), (2, 3), x.dtype))
+    recorder.register_tensor_data_id(4, from_numpy(np.array([0.25], np.float32), ir.F32))
+    for op in (
+        ir.Permute(x, turned_x, (1, 0)),
+        ir.Dequantize(turned_x, floats),
+        ir.Quantize(floats, ir.QuantizationParameters(scale, None), turned, again),
+    ):
+        recorder.register_operation(op)
+    moved = recorder.read_tensor(turned_x).result()
+    assert (moved.dtype, moved.shape, bytes(moved.bytes)) == (turned_x.dtype, (3, 2), data)
+    expected = np.array([[0.5, 2.5], [1, -0.5], [1.5, 3.5]], np.float32)
+    np.testing.assert_array_equal(to_numpy(recorder.read_tensor(floats).result()), expected)
+    doubled = np.array([0x642, 0x7E7], np.uint32).tobytes() + np.float32(0.25).tobytes()  # 10 and 14 clamp to 7
+    assert bytes(recorder.read_tensor(again).result().bytes) == doubled
+    recorder.close()
+
+
+def test_upload_of_the_wrong_length_fails_its_reader_alone() -> None:
+    scheme = scheme_of({"value": "Q8S", "tensor": None, "block": None})
+    x, floats = ir.tensor(1, (2, 3), ir.qfloat(scheme)), ir.tensor(2, (2, 3), ir.F32)
+    recorder = Recorder(seed=0)
+    recorder.register_tensor_data_id(1, ir.TensorData(memoryview(bytes(7)), (2, 3), x.dtype))
+    recorder.register_operation(ir.Dequantize(x, floats))
+    with pytest.raises(ir.IrError, match=r"t1 is declared as uint8\[10\], but is uint8\[7\]"):
+        recorder.read_tensor(floats).result()
+    recorder.close()
