@@ -114,6 +114,7 @@ def counts(recorder: "Recorder", epochs: list["Epoch"], times: list[float], test
         "programs": stats.programs,
         "compiles": cache.compiles,
         "compiled_operations": cache.compiled_ops,
+        "loads": cache.loads,
         "hits": cache.hits,
         "compile_s": round(cache.compile_s, 3),
         "total_s": round(sum(times), 3),
@@ -125,19 +126,22 @@ def caption(summary: dict[str, Any]) -> str:
     """One line for the picture: nothing in it depends on how fast the machine is."""
     return (
         f"two layers, Adam, {summary['steps']:,} steps · {summary['operations']:,} recorded operations ran as "
-        f"{summary['programs']:,} programs, {summary['compiles']} of them compiled · "
+        f"{summary['programs']:,} executions of {summary['compiles'] + summary['loads']} programs · "
         f"burn-xla demo digits, on {summary['device']}"
     )
 
 
 def summary_text(summary: dict[str, Any]) -> str:
     """The counts as text."""
+    made = [f"{summary['compiles']} compiled"] * bool(summary["compiles"] or not summary["loads"])
+    made += [f"{summary['loads']} loaded from disk"] * bool(summary["loads"])
     lines = [
         f"{summary['accuracy']:.1%} of {summary['held_out_images']} held-out images recognised "
         f"after {summary['epochs']} epochs (loss {summary['loss']:.3f}, held out {summary['held_out_loss']:.3f})",
-        f"{summary['operations']:,} operations in {summary['programs']:,} programs on {summary['device']}: "
-        f"{summary['compiles']} compiled ({summary['compiled_operations']} operations), {summary['hits']:,} hits",
-        f"{summary['steps']:,} steps in {summary['total_s']:.1f} s, of which {summary['compile_s']:.1f} s compiling; "
+        f"{summary['operations']:,} operations, {summary['programs']:,} executions of "
+        f"{summary['compiles'] + summary['loads']} programs on {summary['device']}: "
+        f"{', '.join(made)}, {summary['hits']:,} hits",
+        f"{summary['steps']:,} steps in {summary['total_s']:.1f} s, of which {summary['compile_s']:.1f} s for programs; "
         f"then {summary['steps_per_s']:.0f} steps per second",
         f"picture: {summary['picture']}",
     ]
