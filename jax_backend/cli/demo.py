@@ -141,7 +141,7 @@ def summary_text(summary: dict[str, Any]) -> str:
         f"{summary['operations']:,} operations, {summary['programs']:,} executions of "
         f"{summary['compiles'] + summary['loads']} programs on {summary['device']}: "
         f"{', '.join(made)}, {summary['hits']:,} hits",
-        f"{summary['steps']:,} steps in {summary['total_s']:.1f} s, of which {summary['compile_s']:.1f} s for programs; "
+        f"{summary['steps']:,} steps in {summary['total_s']:.1f} s ({summary['compile_s']:.1f} s for programs), "
         f"then {summary['steps_per_s']:.0f} steps per second",
         f"picture: {summary['picture']}",
     ]
