@@ -152,8 +152,26 @@ REMAINDER: list[tuple[float, float, float]] = [
 
 
 def division() -> list[OpCase]:
-    """Div and Rem with their scalar forms."""
-    rows: list[OpCase] = []
+    """Div and Rem with their scalar forms. XLA by itself divides by one number through its reciprocal."""
+    spread = [0.1, 1.0, -7.0, 300.0, 0.565]
+    rows: list[OpCase] = [
+        case(
+            "div-scalar-of-denormal-reciprocal",
+            ir.DivScalar,
+            t(F32, [1e38, 3e38, -2e38]),
+            rhs=2e38,
+            want=lambda x: x / np.float32(2e38),
+            tol=EXACT,
+        ),
+        *(
+            case(f"div-by-one-number-{d.short}", ir.Div, t(d, spread), t(d, [-300]), want=lambda x, y: x / y, tol=EXACT)
+            for d in FLOATS
+        ),
+        *(
+            case(f"div-scalar-large-{d.short}", ir.DivScalar, t(d, spread), rhs=3e4, want=lambda x: x / 3e4, tol=EXACT)
+            for d in (F64, F16)
+        ),
+    ]
     a, b, r = zip(*REMAINDER, strict=True)
     for d in FLOATS:
         rows += [
