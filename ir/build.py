@@ -40,6 +40,8 @@ _DEFAULTS: Final[dict[str, object]] = {
 _OPTION_DEFAULTS: Final[dict[str, object]] = {"stride": 1, "padding": 0}
 """The same for the options of a convolution; a pool has to say."""
 _AXES: Final = frozenset({"axis", "axes", "dim", "dim1", "dim2"})
+_AXIS_NAMES: Final = {"axis": "dim", "dim": "axis"}
+"""Burn's records say `axis` or `dim` for the same thing; either name serves for both."""
 
 
 class _Slot(NamedTuple):
@@ -228,7 +230,8 @@ def _value(
     defaults: Mapping[str, object] | None = None,
 ) -> object:
     default = (defaults or {}).get(name, _DEFAULTS.get(name, _REQUIRED))
-    value = unused.pop(name, default)
+    alias = _AXIS_NAMES.get(name, "")
+    value = unused.pop(alias if alias in unused and name not in unused else name, default)
     bare = _bare(hint)
     if value is _REQUIRED and NoneType in get_args(bare):
         value = None

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import ir
-from ir import F32
-from ir.build import input_names, parameters
+from ir import F32, tensor
+from ir.build import build, input_names, parameters
 from tests.ir.made import f, i, made
 
 
@@ -57,3 +57,11 @@ WRONG_CALLS: dict[str, tuple[Any, type[Exception], str]] = {
 def test_a_wrong_call_is_refused(build_it: Any, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         build_it()
+
+
+def test_an_axis_goes_by_either_of_burns_names_for_it() -> None:
+    x = tensor(0, (2, 3), ir.F32)
+    by_axis, by_dim = (build(ir.Softmax, [x], lambda: 1, {name: -1}) for name in ("axis", "dim"))
+    assert by_axis == by_dim
+    assert by_axis.axis == 1
+    assert build(ir.CumSum, [x], lambda: 1, {"dim": 0}).axis == 0
