@@ -80,7 +80,7 @@ def taps_of(size: int, out_size: int, mode: InterpolateMode, align_corners: bool
         return _single(np.minimum((2 * out + 1) * size // max(2 * out_size, 1), last))
     place = out * (size - 1) / max(out_size - 1, 1) if align_corners else (out + 0.5) * size / max(out_size, 1) - 0.5
     if mode is InterpolateMode.Bilinear:
-        place = np.clip(place, 0.0, last)
+        place = np.maximum(place, 0.0)  # past the last sample both taps are that one, so that an infinity stays one
     floor = np.floor(place)[:, None]
     index = floor + _FIRST_TAP[mode] + np.arange(_NUM_TAPS[mode])
     weight = _kernel(mode, np, place[:, None] - index)

@@ -103,6 +103,9 @@ INTERPOLATE = [
             want=row(1.5, NAN, 5.5)),
     # The only row of the image is its own neighbour below, with weight 0.
     resized("Bilinear-inf-times-0-is-nan", row(1, INF, 3, 4), (1, 4), "Bilinear", want=row(NAN, NAN, 3, 4)),
+    # Past the last sample both taps are that one.
+    resized("Bilinear-inf-at-the-border-stays", t(F32, [[[[1, INF], [1, INF]]]]), (1, 5), "Bilinear",
+            want=row(NAN, INF, INF, INF, INF)),
     resized("Lanczos3-inf-beyond-the-taps", row(INF, 0, 0, 0, 0, 0, 0, 0), (1, 16), "Lanczos3",
             want=row(*[INF, INF, INF, -INF, -INF, INF, INF, *[0] * 9])),
     resized("Bilinear-no-batch", t(F32, np.zeros((0, 2, 3, 4))), (2, 2), "Bilinear",
