@@ -1,0 +1,260 @@
+"""Runs stretches of a stream on one device, and keeps the tensors they make.
+
+Promise: after an error the outputs of the failed operation are marked failed with the reason, whatever depends on them
+too, and everything else lives on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, count
+from typing import Final
+
+import jax
+
+from ir.errors import IrError, ShapeError, UnknownHandle
+from ir.stream import Entry, Segment, concrete_ops, segment, survivors
+from jax_backend import host
+from jax_backend.cache import ProgramCache
+from jax_backend.eager import run_eagerly
+from jax_backend.executable import abstract_value
+from jax_backend.handles import HandleTable
+from jax_backend.interpreter import OperationError
+from jax_backend.ops._shared import precision
+from jax_backend.rng import RandomState
+from jax_backend.types import Device
+
+_INNER_IDS: Final = 1 << 63
+"""Ids from here on are ours: what stays inside a registered graph, should it run operation by operation."""
+_MAX_UNREPORTED: Final = 100
+
+
+@dataclass
+class RecorderStats:
+    """Counts of one recorder."""
+
+    operations: int = 0
+    """Operations run, those inside graph executions included, without Init and Drop."""
+    programs: int = 0
+    """Executions of a compiled program."""
+    reads: int = 0
+    failures: int = 0
+
+
+class Runner:
+    """The device side of a recorder.
+
+    Args:
+        device: where it runs.
+        cache: programs.
+        handles: the live tensors.
+        random: the state of the random numbers.
+        stats: what is counted.
+        name: the stream, in reports.
+        eager: run operation by operation, uncompiled.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        cache: ProgramCache,
+        handles: HandleTable,
+        random: RandomState,
+        stats: RecorderStats,
+        *,
+        name: str,
+        eager: bool,
+    ) -> None:
+        self._device = device
+        self._cache = cache
+        self._handles = handles
+        self._random = random
+        self._stats = stats
+        self._name = name
+        self._eager = eager
+        self._inner_ids = count(_INNER_IDS)
+        self._unreported: list[IrError] = []
+
+    def run(self, entries: list[Entry], dropped: dict[int, int]) -> None:
+        """Run `entries` as one program, then end the ids of `dropped`: id -> number of elements before its Drop.
+
+        Where something fails, all that does not depend on it runs all the same.
+        """
+        self._stats.operations += sum([e.symbol.weight for e in entries])
+        self._run(entries, dropped)
+        for id in dropped:
+            self._handles.free(id)
+
+    def fail(self, ids: Iterable[int], reason: IrError) -> None:
+        """Mark tensors as failed; the first report of a failure is due at the read or sync that meets it."""
+        for id in ids:
+            self._handles.fail(id, reason)
+        if reason not in self._unreported:
+            self._unreported.append(reason)
+            del self._unreported[_MAX_UNREPORTED:]
+            self._stats.failures += 1
+
+    def reported(self, reason: IrError) -> None:
+        """A read has told this failure; no sync will."""
+        if reason in self._unreported:
+            self._unreported.remove(reason)
+
+    def sync(self) -> None:
+        """Wait for the device.
+
+        Raises:
+            IrError: the first failure that nothing has reported yet.
+        """
+        buffers = [self._handles.get(i) for i in self._handles.ids()]
+        try:
+            host.block([b.array for b in buffers if b is not None and b.array is not None])
+        except IrError as reason:
+            self._unreported.append(reason)
+        if self._unreported:
+            raise self._unreported.pop(0)
+
+    def clear(self) -> None:
+        """Forget every tensor and every failure."""
+        self._unreported.clear()
+        self._handles.clear()
+
+    def _run(self, entries: list[Entry], dropped: dict[int, int]) -> None:
+        """Run `entries` as one program; where something fails, all that does not depend on it runs all the same."""
+        while entries:
+            if self._handles.num_failed and not (entries := self._without_failed(entries)):
+                return
+            try:
+                if self._eager:
+                    with precision(self._cache.precision):
+                        self._run_eager(entries)
+                else:
+                    self._run_compiled(entries, dropped)
+            except OperationError as error:
+                entries = self._without_culprit(entries, error)
+            except Exception as reason:
+                if len(kept := self._without_failed(entries)) == len(entries):
+                    # The compiler or the device: they name no operation.
+                    error = reason if isinstance(reason, IrError) else IrError(f"{self._name}: {reason}")
+                    self.fail(chain.from_iterable(e.outputs for e in entries), error)
+                    return
+                entries = kept
+            else:
+                return
+
+    def _run_compiled(self, entries: list[Entry], dropped: dict[int, int]) -> None:
+        part = segment(entries)
+        ids = part.bindings.ids
+        numbers = part.numbers
+        kept = survivors(part, dropped)
+        starts = part.bindings.starts
+
+        def ends(value: int) -> bool:
+            """Whether this segment uses a value for the last time."""
+            return ids[value] in part.consumed or ids[value] in dropped
+
+        outputs = frozenset([numbers[i] for i in kept])
+        executable = self._cache.get(part.key, outputs, starts, ends, self._device, self._name)
+        self._handles.reserve(executable.new_bytes)
+        inputs = self._inputs([ids[n] for n in executable.graph.inputs])
+        for position in executable.donated:
+            value = executable.graph.inputs[position]
+            buffer = self._handles.get(ids[value])
+            if not ends(value) or buffer is None or buffer.owners > 1:
+                inputs[position] = host.copy(inputs[position])
+        packer = executable.packer
+        pack = None
+        if packer.num_words:
+            moving = [s for s, t in zip(starts, executable.traced, strict=True) if t]
+            key = self._random.take(executable.graph.num_random) if executable.graph.num_random else ()
+            pack = packer.pack(part.bindings.scalars, moving, key)
+        results = executable(inputs, pack)
+        self._stats.programs += 1
+        wanted = set(kept)
+        self._settle(
+            part, {ids[n]: a for n, a in zip(executable.graph.outputs, results, strict=True) if ids[n] in wanted}
+        )
+
+    def _run_eager(self, entries: list[Entry]) -> None:
+        part = segment(entries)
+        made_inside: set[int] = set()
+        inputs: dict[int, jax.Array] = {}
+        for entry in entries:
+            outside = [i for i in entry.inputs if i not in made_inside]
+            inputs.update(zip(outside, self._inputs(outside), strict=True))
+            made_inside.update(entry.outputs)
+        made = run_eagerly(part, inputs, self._random, self._device, self._cache.custom_ops)
+        self._settle(part, {i: made[i] for i in survivors(part)})
+
+    def _settle(self, part: Segment, made: dict[int, jax.Array]) -> None:
+        self._handles.free_all(part.consumed.keys())
+        for id, array in made.items():
+            self._handles.put(id, array)
+
+    def _inputs(self, ids: list[int]) -> list[jax.Array]:
+        buffers = [self._handles.get(i) for i in ids]
+        arrays = [b.array for b in buffers if b is not None and b.array is not None]
+        if len(arrays) != len(ids):
+            raise UnknownHandle(f"{self._name}: an input of a program is missing")
+        return arrays
+
+    # ---- failing
+
+    def _without_failed(self, entries: list[Entry]) -> list[Entry]:
+        """`entries` without those whose inputs failed, never were, or are not what they declare; their outputs fail."""
+        kept: list[Entry] = []
+        made: set[int] = set()
+        waiting = entries[::-1]
+        while waiting:
+            entry = waiting.pop()
+            reason = self._fault(entry, made)
+            if reason is None:
+                kept.append(entry)
+                made.update(entry.outputs)
+            elif entry.symbol.weight > 1:
+                waiting += self._expand(entry)[::-1]
+            else:
+                self._give_up(entry, reason)
+                made.difference_update(entry.outputs)
+        return kept
+
+    def _fault(self, entry: Entry, made: set[int]) -> IrError | None:
+        """Why an input of `entry` cannot be used; `made` are the ids that come from the same program."""
+        described = {t.id.value: t for op in entry.symbol.ops for t in op.inputs}
+        for place, id in enumerate(entry.inputs):
+            if id in made:
+                continue
+            where = f"{entry.symbol.ops[0].kind}: input t{id}"
+            buffer = self._handles.get(id)
+            if buffer is None:
+                return UnknownHandle(f"{where} was never made, or its last use is past")
+            if buffer.array is None:
+                return buffer.failure
+            expected = abstract_value(described[place], None) if place in described else buffer.array
+            if (buffer.array.shape, buffer.array.dtype) != (expected.shape, expected.dtype):
+                return ShapeError(
+                    f"{where} is declared as {expected.dtype}{list(expected.shape)}, "
+                    f"but is {buffer.array.dtype}{list(buffer.array.shape)}"
+                )
+        return None
+
+    def _without_culprit(self, entries: list[Entry], error: OperationError) -> list[Entry]:
+        """`entries` without the one that `error` names."""
+        place = error.position
+        for n, entry in enumerate(entries):
+            if place < entry.symbol.weight:
+                if entry.symbol.weight > 1:
+                    expanded = self._expand(entry)
+                    self._give_up(expanded.pop(place), error)
+                    return [*entries[:n], *expanded, *entries[n + 1 :]]
+                self._give_up(entry, error)
+                return entries[:n] + entries[n + 1 :]
+            place -= entry.symbol.weight
+        raise AssertionError("an operation error names an operation of its program")
+
+    def _expand(self, entry: Entry) -> list[Entry]:
+        """A graph execution as single operations."""
+        return [self._cache.symbols.entry(op) for op in concrete_ops(entry, self._inner_ids)]
+
+    def _give_up(self, entry: Entry, reason: IrError) -> None:
+        for id in entry.freed:
+            self._handles.free(id)
+        self.fail(entry.outputs, reason)
