@@ -230,6 +230,15 @@ def test_an_alias_of_a_pending_tensor_is_freed_on_its_own(recorder: Recorder) ->
     np.testing.assert_array_equal(read(recorder, 2), np.full(DIMS, 6.0))
 
 
+def test_an_upload_under_the_id_of_a_pending_result_replaces_it(recorder: Recorder) -> None:
+    upload(recorder, 0, 3.0)
+    recorder.register_operation(ir.Add(t(0), t(0), out(1)))
+    upload(recorder, 2, 1.0)
+    upload(recorder, 1, 9.0)
+    recorder.register_operation(ir.Add(t(1), t(2), out(3)))
+    np.testing.assert_array_equal(read(recorder, 3), np.full(DIMS, 10.0))
+
+
 def test_an_alias_of_nothing_is_refused(recorder: Recorder) -> None:
     with pytest.raises(ir.UnknownHandle, match="no tensor has the id 5"):
         recorder.register_alias(6, 5)
