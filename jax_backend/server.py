@@ -130,7 +130,7 @@ class Server:
         for connection in self._data.copy():
             connection.close(None)
         for connection in self._sessions:
-            connection.drain()
+            connection.drain("the server is stopping")
         deadline = time.monotonic() + grace_s
         while self._sessions and time.monotonic() < deadline:
             await asyncio.sleep(_POLL_S)
@@ -210,8 +210,7 @@ class Server:
         self._sessions.discard(connection)
         counts = connection.counts
         self._past.add(counts)
-        end = connection.session.end
-        reason = end.reason if end is not None else "the client went away"
+        reason = connection.end.reason
         name = "refused" if counts.refused else "ended"
         fields = {"peer": connection.peer, "reason": reason, "operations": counts.operations}
         text = f"{connection.peer}: {reason}, {counts.operations} operations"

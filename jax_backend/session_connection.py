@@ -71,11 +71,17 @@ class SessionConnection(MessageListener):
         self._handled_bytes = 0
         self._is_paused = False
         self._is_draining = False
+        self._closed_because = "the client went away"
         self._is_gone = False
         self._arrival: SimpleQueue[Handed | TensorData] | None = None
         self._reader: _Reader | None = None
         self._failures = 0
         self._capture: _Capture | None = None
+
+    @property
+    def end(self) -> End:
+        """Why the session is over, once it is."""
+        return self.session.end or End(self._closed_because, is_error=False)
 
     @property
     def counts(self) -> Counts:
@@ -123,13 +129,14 @@ class SessionConnection(MessageListener):
 
     def peer_closes(self) -> None:
         """An orderly end: what is queued is still done."""
-        self.drain()
+        self.drain("closed by the client")
 
-    def drain(self) -> None:
+    def drain(self, why: str) -> None:
         """Read no more, do what is queued, answer, and close."""
         self._is_draining = True
+        self._closed_because = why
         self._inbox.put(None)
-        self._give_up_waiting("the session is closing")
+        self._give_up_waiting(why)
 
     def pause_writing(self) -> None:
         """Called by picows: the client does not read."""
@@ -167,8 +174,7 @@ class SessionConnection(MessageListener):
 
     def _finish(self) -> None:
         self._is_draining = True
-        end = self.session.end or End("closed", is_error=False)
-        self.close(end.close_code)
+        self.close(self.end.close_code)
         self._shared.ended(self)
 
     # ---- the worker thread
