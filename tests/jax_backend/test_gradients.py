@@ -78,7 +78,7 @@ GRADIENTS = (
     by("input", ir.LogSigmoid, ir.LogSigmoidBackward, lhs="input", rhs="grad"),
 )
 
-TABLES = ("conv", "deform", "interpolate", "linear", "pool")
+TABLES = ("conv", "conv_transpose", "deform", "interpolate", "linear", "pool")
 
 NOT_A_DERIVATIVE = {ir.CtcLossBackward}
 """Burn's is that of the loss by logits, as if the log-probabilities came from a log-softmax; its rows hold numbers."""
