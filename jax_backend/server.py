@@ -129,6 +129,7 @@ class Server:
         self._sweeper.cancel()
         for connection in self._data.copy():
             connection.close(None)
+        await asyncio.sleep(_POLL_S)  # what has arrived in the sockets is in flight too
         for connection in self._sessions:
             connection.drain("the server is stopping")
         deadline = time.monotonic() + grace_s

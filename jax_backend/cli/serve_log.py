@@ -10,8 +10,8 @@ import msgspec
 from jax_backend.cli.text import size
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
     from jax_backend.metrics import Snapshot
 
@@ -65,18 +65,20 @@ def _live() -> "Live":
     return Live(console=Console(stderr=True), auto_refresh=False, transient=True)
 
 
-def state(snapshot: "Snapshot", operations_per_s: float) -> "Table":
-    """The state of a server as a table: one row per device, the rest in the title."""
+def state(snapshot: "Snapshot", operations_per_s: float) -> "Group":
+    """The state of a server: a line, and a table with one row per device."""
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     counts, cache = snapshot.counts, snapshot.cache
-    title = (
+    line = (
         f"{snapshot.open_sessions} sessions, {max(operations_per_s, 0):,.0f} ops/s, {cache.compiles} compiled in "
         f"{cache.compile_s:.1f} s, {snapshot.hit_rate:.1%} hits, {counts.failures} failures"
     )
-    table = Table("device", "sessions", "live tensors", "in use", title=title, title_justify="left")
+    table = Table("device", "sessions", "live tensors", "in use")
     for use in snapshot.devices:
         used = "" if use.used_bytes is None else size(use.used_bytes)
         limit = "" if use.limit_bytes is None else f" of {size(use.limit_bytes)}"
         table.add_row(use.name, str(use.sessions), size(use.live_bytes), used + limit)
-    return table
+    return Group(Text(line), table)
