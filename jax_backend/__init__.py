@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from jax_backend.cache import ProgramCache
     from jax_backend.capturing import CapturingRecorder
+    from jax_backend.collective import Spmd, run_spmd
     from jax_backend.custom_ops import CustomOpRegistry
     from jax_backend.reads import ReadResult
     from jax_backend.recorder import Recorder
@@ -20,10 +21,21 @@ _HOMES: Final = {
     "ProgramCache": "jax_backend.cache",
     "ReadResult": "jax_backend.reads",
     "Recorder": "jax_backend.recorder",
+    "Spmd": "jax_backend.collective",
     "Tensor": "jax_backend.tensor",
+    "run_spmd": "jax_backend.collective",
 }
 
-__all__ = ["CapturingRecorder", "CustomOpRegistry", "ProgramCache", "ReadResult", "Recorder", "Tensor"]
+__all__ = [
+    "CapturingRecorder",
+    "CustomOpRegistry",
+    "ProgramCache",
+    "ReadResult",
+    "Recorder",
+    "Spmd",
+    "Tensor",
+    "run_spmd",
+]
 
 
 def __getattr__(name: str) -> Any:

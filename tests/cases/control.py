@@ -1,4 +1,4 @@
-"""Rows of `Custom`, and the handlers that they name."""
+"""Rows of `Custom`, with the handlers that they name, and of the collectives."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +46,9 @@ CASES: list[OpCase] = [
         want=[t(ir.F32, [1.0]), t(ir.F32, [2.0, 3.0, 4.0])],
         tol=EXACT,
     ),
+    # What several devices do is in tests/jax_backend/test_collective.py.
+    case("all-reduce-alone", ir.AllReduce, _X, op="Mean", device_ids=(ir.DeviceId(0, 2),), want=_X, tol=EXACT),
+    case("sync-collective", ir.SyncCollective, want=[]),
 ]
 
 
@@ -59,4 +62,10 @@ BAD_CASES: list[BadCase] = [
     _bad("custom-output-count", "test::scaled_sum", [_X, _X], ir.ShapeError, "expected 2 outputs, got 1"),
     _bad("custom-output-shape", "test::scaled_sum", [t(ir.F32, [1.0])], ir.ShapeError, r"declared shape \(1,\)"),
     _bad("custom-output-dtype", "test::scaled_sum", [t(ir.F64, _X.array)], ir.DTypeError, "declared dtype f64"),
+    BadCase(
+        "all-reduce-of-two-on-one",
+        build(ir.AllReduce, [_X], [_X], {"op": "Sum", "device_ids": (ir.DeviceId(0, 0), ir.DeviceId(0, 1))}),
+        ir.StreamError,
+        "expected one device, got 2: this program runs on one alone",
+    ),
 ]
