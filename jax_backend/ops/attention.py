@@ -26,10 +26,10 @@ CUDNN_CAPABILITY = (8, 0)
 
 
 class _Query(NamedTuple):
-    """One query of every head, or a stack of them: what its row of scores depends on.
+    """Some queries of every head: what their rows of scores depend on.
 
-    q (B, Hkv, G, d), G query heads to a key head · place () in the sequence · mask, bias (B, H, K), each axis perhaps
-    1, None where absent or the same for every query.
+    q (B, Hkv, G, Q, d), G query heads to a key head · place (Q,) in the sequence · mask, bias (B, H, Q, K), each axis
+    perhaps 1, None where absent or the same for every query.
     """
 
     q: Array
@@ -79,7 +79,7 @@ def attention(
         )
         batch, heads, count, width = query.shape
         grouped = query.reshape(batch, key.shape[1], heads // key.shape[1], count, width)
-        rows = _Query(jnp.moveaxis(grouped, 3, 0), jnp.arange(count), *by_query)
+        rows = _Query(grouped, jnp.arange(count), *by_query)
         return _attend(rows, scoring, widen_half(value)).astype(query.dtype).reshape(op.out.shape.dims)
 
     if mask is attn_bias is scale is softcap is None and _suits_cudnn(op) and _has_cudnn():
@@ -89,47 +89,55 @@ def attention(
 
 
 def _split_by_query(x: Array | None) -> tuple[Array | None, Array | None]:
-    """A mask or bias (B, H, Q, K) as (by query, shared): stacked by query, or as one row where Q is 1."""
+    """A mask or bias (B, H, Q, K) as (by query, shared): it is shared where Q is 1."""
     if x is None:
         return None, None
-    return (None, x[:, :, 0]) if x.shape[2] == 1 else (jnp.moveaxis(x, 2, 0), None)
+    return (None, x) if x.shape[2] == 1 else (x, None)
 
 
 def _attend(rows: _Query, scoring: _Scoring, value: Array) -> Array:
     """Softmax of the scores of each query, times value (B, Hkv, K, dv) -> (B, Hkv, G, Q, dv)."""
-    count, batch, kv_heads, group, _ = rows.q.shape
+    batch, kv_heads, group, count, _ = rows.q.shape
     num_keys = value.shape[2]
     if num_keys == 0:
         return jnp.zeros((batch, kv_heads, group, count, value.shape[3]), value.dtype)
 
-    def attend(row: _Query) -> Array:
-        weights = _softmax(_scores(row, scoring)).reshape(batch, kv_heads, group, num_keys)
-        return jnp.einsum("bhgk,bhkd->bhgd", weights, value, precision=scoring.precision)
+    def attend(some: _Query) -> Array:
+        weights = _softmax(_scores(some, scoring)).reshape(*some.q.shape[:4], num_keys)
+        return jnp.einsum("bhgqk,bhkd->bhgqd", weights, value, precision=scoring.precision)
 
     block = max(1, SCORE_LIMIT // max(1, batch * kv_heads * group * num_keys))
     if block >= count:
-        return jax.vmap(attend, out_axes=3)(rows)
+        return attend(rows)
     # The checkpoint keeps a gradient from storing what the blocks avoid: the scores of all queries.
-    return jnp.moveaxis(lax.map(jax.checkpoint(attend), rows, batch_size=block), 0, 3)
+    blocks = lax.map(jax.checkpoint(attend), _one_by_one(rows), batch_size=block)
+    return jnp.moveaxis(blocks.squeeze(4), 0, 3)
 
 
-def _scores(row: _Query, scoring: _Scoring) -> Array:
-    """Scores (B, H, K) of one query of each head, -inf where hidden."""
+def _one_by_one(rows: _Query) -> _Query:
+    """A stack of single queries, for `lax.map` to take in blocks."""
+    mask, bias = (None if x is None else jnp.moveaxis(x, 2, 0)[:, :, :, None] for x in (rows.mask, rows.bias))
+    return _Query(jnp.moveaxis(rows.q, 3, 0)[:, :, :, :, None], rows.place[:, None], mask, bias)
+
+
+def _scores(some: _Query, scoring: _Scoring) -> Array:
+    """Scores (B, H, Q, K) of some queries of each head, -inf where hidden."""
     scale = scoring.scale
     products = jnp.einsum(
-        "bhgd,bhkd->bhgk", row.q, scoring.key, precision=scoring.precision, preferred_element_type=scale.dtype
+        "bhgqd,bhkd->bhgqk", some.q, scoring.key, precision=scoring.precision, preferred_element_type=scale.dtype
     )
-    batch, kv_heads, group, num_keys = products.shape
-    scores = products.reshape(batch, kv_heads * group, num_keys) * scale
+    batch, kv_heads, group, count, num_keys = products.shape
+    scores = products.reshape(batch, kv_heads * group, count, num_keys) * scale
     if scoring.softcap is not None:
         scores = scoring.softcap * jnp.tanh(scores / scoring.softcap)
-    hidden = scoring.mask if row.mask is None else row.mask
+    hidden = scoring.mask if some.mask is None else some.mask
     if hidden is not None:
         scores = jnp.where(hidden, -jnp.inf, scores)
     if scoring.last_visible is not None:
-        places = lax.broadcasted_iota(row.place.dtype, (1, 1, num_keys), 2)
-        scores = jnp.where(places > row.place + scoring.last_visible, -jnp.inf, scores)
-    bias = scoring.bias if row.bias is None else row.bias
+        places = lax.broadcasted_iota(some.place.dtype, (1, 1, 1, num_keys), 3)
+        last = (some.place + scoring.last_visible).reshape(1, 1, count, 1)
+        scores = jnp.where(places > last, -jnp.inf, scores)
+    bias = scoring.bias if some.bias is None else some.bias
     return scores if bias is None else scores + bias.astype(scores.dtype)
 
 
