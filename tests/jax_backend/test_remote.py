@@ -8,6 +8,8 @@ import jax
 import msgpack
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ir
 from ir import F32, operation, tensor
@@ -467,3 +469,27 @@ def test_equal_seeds_give_equal_draws(host: Host) -> None:
 
     np.testing.assert_array_equal(draw(3), draw(3))
     assert not np.array_equal(draw(3), draw(4))
+
+
+# ---- whatever else may come
+
+BATCHES = [sample.data for sample in samples("messages") if sample.type == "seq<RemoteMessage>"]
+CHANGES = st.lists(st.tuples(st.sampled_from(BATCHES), st.lists(st.tuples(st.integers(0), st.integers(0, 255)))))
+
+
+@given(CHANGES)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_bytes_raise_and_none_leave_anything_behind(host: Host, batches: list[tuple[bytes, list[Any]]]) -> None:
+    session = opened(host, 1)
+    for batch, changes in batches:
+        frame = bytearray(batch)
+        for place, byte in changes:
+            frame[place % len(frame)] = byte
+        found = session.handle(bytes(frame))
+        while session.awaits is not None:
+            found += session.supply(ir.IrError("no other side here"))
+        for answer in found:
+            decode_response(session.encode(answer))
+    session.close()
+    assert session.recorder is not None
+    assert len(session.recorder.handles) == len(host.transfers.local) == len(host.bound) == 0
