@@ -72,7 +72,8 @@ class ProgramCache:
         max_bytes: bytes of generated code kept at most.
         precision: of f32 products and convolutions; full f32 by default, where XLA would use TF32 or bf16.
         store: where programs outlive the process.
-        on_compile: called with a line about each program that is compiled or loaded, on the thread that did it.
+        on_compile: called on the thread that compiles with `compiling` and a line about the program, and afterwards with
+            `compiled`, whether that took XLA or the disk.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class ProgramCache:
         max_bytes: int = 4 << 30,
         precision: jax.lax.Precision = jax.lax.Precision.HIGHEST,
         store: ProgramStore | None = None,
-        on_compile: Callable[[str], None] | None = None,
+        on_compile: Callable[[str, str], None] = lambda event, line: None,
     ) -> None:
         self._store = store
         self.precision: Final = precision
@@ -164,6 +165,7 @@ class ProgramCache:
         # What varied once varies again: return the union of what was ever asked for, trace every start that ever moved.
         wanted = outputs.union(*(e.outputs for e in earlier))
         traced = tuple(any(e.traced[n] or e.starts[n] != s for e in earlier) for n, s in enumerate(starts))
+        self._on_compile("compiling", f"{name}: {program.num_ops} ops: {reason}")
         began = time.perf_counter()
         graph = build_graph(*key, sorted(wanted))
         donations = tuple(n for n, value in enumerate(graph.inputs) if ends(value))
@@ -177,8 +179,7 @@ class ProgramCache:
             program.executables[device] = [executable, *kept]
             line = self.stats.count(executable, program.num_ops, elapsed, name, reason)
             self._evict()
-        if self._on_compile is not None:
-            self._on_compile(line)
+        self._on_compile("compiled", line)
         return executable
 
     def _index(self, key: Key) -> None:

@@ -91,7 +91,7 @@ def host(given: dict[str, Any], log: Log, store: "ProgramStore | None") -> "Host
     cache = ProgramCache(
         precision=jax.lax.Precision[given["precision"].upper()],
         store=store,
-        on_compile=lambda line: log("compiled", None, line, {}),
+        on_compile=lambda event, line: log(event, None, line, {}),
     )
     return Host(found, cache, token, limits, Level(given["verify"]))
 
