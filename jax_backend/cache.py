@@ -72,7 +72,7 @@ class ProgramCache:
         max_bytes: bytes of generated code kept at most.
         precision: of f32 products and convolutions; full f32 by default, where XLA would use TF32 or bf16.
         store: where programs outlive the process.
-        on_compile: called on the thread that compiles with `compiling` and a line about the program, and afterwards with
+        on_compile: called on the thread that compiles with `compiling` and a line about the program, then with
             `compiled`, whether that took XLA or the disk.
     """
 
