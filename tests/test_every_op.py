@@ -84,9 +84,7 @@ class Program(NamedTuple):
 def program_of(op: Op, inputs: Sequence[Typed]) -> Program:
     """`op` as a program of its own."""
     graph, bindings = relativise([op])
-    scalars = tuple(
-        host_scalar(s.value, slot) for s, slot in zip(bindings.scalars, graph.scalars, strict=True)
-    )
+    scalars = tuple(host_scalar(s.value, slot) for s, slot in zip(bindings.scalars, graph.scalars, strict=True))
     return Program(graph, tuple(x.array for x in inputs), scalars, bindings.starts)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ir.registry import forms
 from jax_backend.coverage import Count, Coverage, committed, coverage, page
-from tests.coverage import forms_in_tables, elsewhere_exists
+from tests.coverage import elsewhere_exists, forms_in_tables
 
 MEND = "run `python scripts/write_coverage.py` and commit what it writes"
 
