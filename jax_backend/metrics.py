@@ -21,6 +21,8 @@ class Counts:
     programs: int = 0
     reads: int = 0
     failures: int = 0
+    session_cpu_seconds: float = 0.0
+    program_cpu_seconds: float = 0.0
 
     def add(self, other: "Counts") -> None:
         """Add what another one counted."""
@@ -51,6 +53,7 @@ class Snapshot:
     open_sessions: int = 0
     live_tensors: int = 0
     exposed_tensors: int = 0
+    loop_cpu_s: float = 0.0
     devices: Sequence[DeviceUse] = field(default_factory=tuple)
 
     @property
@@ -81,6 +84,8 @@ _COUNTERS: Final = {
     "programs": "Executions of compiled programs.",
     "reads": "Tensors read.",
     "failures": "Operations and transfers that failed.",
+    "session_cpu_seconds": "Processor time of the threads of sessions.",
+    "program_cpu_seconds": "Of it, inside calls of compiled programs.",
 }
 
 
@@ -91,11 +96,12 @@ def prometheus(snapshot: Snapshot) -> str:
     def metric(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
         lines.append(f"# HELP burn_xla_{name} {text}")
         lines.append(f"# TYPE burn_xla_{name} {kind}")
-        lines.extend(f"burn_xla_{name}{labels} {value:g}" for labels, value in samples)
+        lines.extend(f"burn_xla_{name}{labels} {value:.12g}" for labels, value in samples)
 
     for name, text in _COUNTERS.items():
         metric(f"{name}_total", "counter", text, [("", getattr(snapshot.counts, name))])
     cache = snapshot.cache
+    metric("loop_cpu_seconds_total", "counter", "Processor time of the event loop.", [("", snapshot.loop_cpu_s)])
     metric("compiles_total", "counter", "Programs compiled.", [("", cache.compiles)])
     metric("compile_seconds_total", "counter", "Seconds spent compiling.", [("", cache.compile_s)])
     metric("cache_hits_total", "counter", "Calls of programs that were compiled before.", [("", cache.hits)])

@@ -4,6 +4,7 @@ Promise: after an error the outputs of the failed operation are marked failed wi
 too, and everything else lives on.
 """
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, count
@@ -38,6 +39,8 @@ class RecorderStats:
     """Executions of a compiled program."""
     reads: int = 0
     failures: int = 0
+    program_cpu_s: float = 0.0
+    """Processor time of this thread inside the executions: dispatch, and on a CPU what XLA computes here."""
 
 
 class Runner:
@@ -166,7 +169,9 @@ class Runner:
             moving = [s for s, t in zip(starts, executable.traced, strict=True) if t]
             key = self._random.take(executable.graph.num_random) if executable.graph.num_random else ()
             pack = packer.pack(part.bindings.scalars, moving, key)
+        began = time.thread_time()
         results = executable(inputs, pack)
+        self._stats.program_cpu_s += time.thread_time() - began
         self._stats.programs += 1
         wanted = set(kept)
         self._settle(

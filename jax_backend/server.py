@@ -151,6 +151,7 @@ class Server:
         snapshot = Snapshot(
             counts, self._host.cache.stats, exposed_tensors=len(transfers.local) + len(transfers.remote)
         )
+        snapshot.loop_cpu_s = time.thread_time()
         uses = [device_use(device) for device in self._host.devices]
         for connection in self._sessions:
             counts.add(connection.counts)

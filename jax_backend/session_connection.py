@@ -76,6 +76,7 @@ class SessionConnection(MessageListener):
         self._arrival: SimpleQueue[Handed | TensorData] | None = None
         self._reader: _Reader | None = None
         self._failures = 0
+        self._worker_cpu_s = 0.0
         self._capture: _Capture | None = None
 
     @property
@@ -98,6 +99,8 @@ class SessionConnection(MessageListener):
             stats = recorder.stats
             counts.operations, counts.programs, counts.reads = stats.operations, stats.programs, stats.reads
             counts.failures = stats.failures
+            counts.session_cpu_seconds = self._worker_cpu_s + (self._reader.cpu_s if self._reader is not None else 0.0)
+            counts.program_cpu_seconds = stats.program_cpu_s
         return counts
 
     # ---- the event loop's side
@@ -204,6 +207,7 @@ class SessionConnection(MessageListener):
             self._report_opened()
         while (awaited := session.awaits) is not None and not self._is_gone:
             self._answer(session.supply(self._wait_for(awaited)))
+        self._worker_cpu_s = time.thread_time()
         self._handled_frames += 1
         self._handled_bytes += len(frame)
         if self._is_paused and not self._is_full(0.5):
@@ -287,6 +291,7 @@ class _Reader:
 
     def __init__(self, send: Callable[[Answer], None], name: str) -> None:
         self._send = send
+        self.cpu_s = 0.0
         self._queue: SimpleQueue[Answer | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -302,6 +307,7 @@ class _Reader:
     def _run(self) -> None:
         while (answer := self._queue.get()) is not None:
             self._send(answer)
+            self.cpu_s = time.thread_time()
 
 
 class _Capture:
