@@ -113,9 +113,9 @@ class SessionConnection(MessageListener):
         self.session = RemoteSession(self._shared.host, address[0], self.number)
         self._outbox = Outbox(self._loop, self.transport, MAX_QUEUED_BYTES)
         self._loop.call_later(self._shared.handshake_s, self._check_handshake)
-        self._shared.started(self)
         if (stream := self._shared.open_capture(self.number)) is not None:
             self._capture = _Capture(stream, self.peer)
+        self._shared.started(self)
         threading.Thread(target=self._work, name=f"session {self.number}", daemon=True).start()
 
     def message(self, data: bytes) -> None:
@@ -187,8 +187,8 @@ class SessionConnection(MessageListener):
         try:
             while session.end is None and not self._is_gone and (frame := self._inbox.get()) is not None:
                 self._handle(frame)
-        except Exception:  # a defect of ours: it must not take the server along
-            session.end = End(f"defect: {traceback.format_exc()}", WSCloseCode.INTERNAL_ERROR.value)
+        except Exception:
+            self._end_by_defect()
         finally:
             if self._reader is not None:
                 self._reader.finish()
@@ -196,6 +196,11 @@ class SessionConnection(MessageListener):
             if self._capture is not None:
                 self._capture.close()
             self._loop.call_soon_threadsafe(self._finish)
+
+    def _end_by_defect(self) -> None:
+        """A defect of ours, or of what we write to, ends this session, not the server; called from either thread."""
+        self.session.end = End(f"defect: {traceback.format_exc()}", WSCloseCode.INTERNAL_ERROR.value)
+        self._inbox.put(None)
 
     def _handle(self, frame: bytes) -> None:
         session = self.session
@@ -228,7 +233,7 @@ class SessionConnection(MessageListener):
                 self._send(answer)
                 continue
             if self._reader is None:
-                self._reader = _Reader(self._send, f"reader of session {self.number}")
+                self._reader = _Reader(self._send, self._end_by_defect, f"reader of session {self.number}")
             self._reader.put(answer)
 
     def _send(self, answer: Answer) -> None:
@@ -287,10 +292,11 @@ class SessionConnection(MessageListener):
 
 
 class _Reader:
-    """Waits for reads in their order, in a thread of its own."""
+    """Waits for reads in their order, in a thread of its own; an exception in `send` goes to `fail`."""
 
-    def __init__(self, send: Callable[[Answer], None], name: str) -> None:
+    def __init__(self, send: Callable[[Answer], None], fail: Callable[[], None], name: str) -> None:
         self._send = send
+        self._fail = fail
         self.cpu_s = 0.0
         self._queue: SimpleQueue[Answer | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -305,9 +311,12 @@ class _Reader:
         self._thread.join()
 
     def _run(self) -> None:
-        while (answer := self._queue.get()) is not None:
-            self._send(answer)
-            self.cpu_s = time.thread_time()
+        try:
+            while (answer := self._queue.get()) is not None:
+                self._send(answer)
+                self.cpu_s = time.thread_time()
+        except Exception:
+            self._fail()
 
 
 class _Capture:

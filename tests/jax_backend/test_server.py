@@ -30,8 +30,11 @@ from ir.wire.messages import (
     RegisterTensorLocal,
     RegisterTensorRemote,
     Seed,
+    TaskResponse,
 )
 from ir.wire.values import Address, PeerAddr, PeerId, SessionId, TensorRemote
+from jax_backend import session_connection
+from jax_backend.answers import Answer, Read
 from jax_backend.cache import ProgramCache
 from jax_backend.custom_ops import default_custom_ops
 from jax_backend.remote import Host, Limits
@@ -86,6 +89,28 @@ def test_a_session_computes(server: RunningServer) -> None:
         np.testing.assert_array_equal(values(content), np.full(DIMS, 4.5))
         assert client.ask(sync(8)).SyncBackend.Ok is None
         assert client.ask(DTypeUsage(9, F32)).DTypeUsage == 3
+
+
+def test_reads_that_wait_for_the_device_hold_up_no_other_answer(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = threading.Event()
+    response_of = session_connection.response_of
+
+    def waiting(answer: Answer) -> TaskResponse:
+        assert not isinstance(answer, Read) or leave.wait(60)
+        return response_of(answer)
+
+    monkeypatch.setattr(session_connection, "is_ready", lambda answer: not isinstance(answer, Read))
+    monkeypatch.setattr(session_connection, "response_of", waiting)
+    with Client(server.url, session=78) as client:
+        client.tell(upload(0, 1.0), read(0, 0), add(0, 0, 1), read(1, 1), sync(2))
+        assert client.answer().id == 2
+        leave.set()
+        client.tell(Close(SessionId(78)))
+        assert [client.answer().id, client.answer().id] == [0, 1]
+        assert client.close_code() == 1000
+    server.wait_until_empty()
 
 
 def test_the_server_tells_how_it_is(server: RunningServer) -> None:
@@ -510,6 +535,25 @@ def test_an_undecodable_request_for_data_is_dropped(server: RunningServer) -> No
         other = WebSocket(f"{server.url}/data")
         other.send(b"\xc1")
         assert other.close_code() == 1006
+
+
+# ---- defects
+
+
+@pytest.mark.parametrize("is_ready", [True, False], ids=["worker", "reader"])
+def test_a_defect_while_answering_ends_its_session_only(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, is_ready: bool
+) -> None:
+    def defect(answer: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    with undisturbed(server), Client(server.url) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(session_connection, "is_ready", lambda answer: is_ready)
+            patch.setattr(session_connection, "response_of", defect)
+            client.tell(upload(0, 1.0), read(0, 0))
+            assert client.close_code() == 1011
+        wait_for(lambda: any("ZeroDivisionError: ours" in text for _, text in server.events))
 
 
 # ---- the end
