@@ -18,6 +18,7 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--families=base,conv` runs the rows of these tables only, and imports no other table."""
+    parser.addoption("--every-eager", action="store_true", help="run every row operation by operation: 20 minutes")
     parser.addoption("--families", default="", help="tables of tests/cases to run, comma-separated; default: all")
 
 

@@ -46,11 +46,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     rows = [Row(family, case) for family in named for case in cases(family)]
     if "row" in metafunc.fixturenames:
         metafunc.parametrize("row", [_parameter(r) for r in rows])
+    if "eager_row" in metafunc.fixturenames:
+        every = metafunc.config.getoption("every_eager")
+        metafunc.parametrize("eager_row", [_parameter(r) for r in (rows if every else one_per_dtype(rows))])
     if "bad" in metafunc.fixturenames:
         metafunc.parametrize("bad", [_parameter(Row(f, case)) for f in named for case in bad_cases(f)])
     if "first" in metafunc.fixturenames:
         first = {type(r.case.op): r.case for r in reversed(rows)}
         metafunc.parametrize("first", list(first.values()), ids=[kind.__name__ for kind in first])
+
+
+def one_per_dtype(rows: Sequence[Row]) -> list[Row]:
+    """The first row of each kind on each group of dtypes that are computed alike.
+
+    Run at once, every primitive compiles by itself: all rows take 20 minutes of processor time, these a quarter. What
+    a value does beside its neighbours does not depend on it; `--every-eager` runs them all.
+    """
+    found: dict[tuple[type[Op], str], Row] = {}
+    for row in rows:
+        given = [*row.case.op.inputs, *row.case.op.outputs]
+        found.setdefault((type(row.case.op), _group(given[0].dtype) if given else ""), row)
+    return list(found.values())
+
+
+def _group(dtype: ir.DType) -> str:
+    if dtype.is_bool or dtype.is_quantized:
+        return "bool" if dtype.is_bool else "quantized"
+    if dtype.is_int:
+        return "signed" if dtype.is_signed else "unsigned"
+    return "half" if dtype in (ir.F16, ir.BF16) else dtype.short
 
 
 def _parameter(row: Row) -> Any:
@@ -171,9 +195,10 @@ def run_eagerly(op: Op, inputs: Sequence[Typed]) -> tuple[Any, ...]:
     )
 
 
-def test_eager(row: Row) -> None:
+def test_eager(eager_row: Row) -> None:
     """Run at once, a row gives what it wants, in the declared shapes and dtypes."""
-    assert_equal("eager", row.case, run_eagerly(row.case.op, row.case.inputs))
+    case = eager_row.case
+    assert_equal("eager", case, run_eagerly(case.op, case.inputs))
 
 
 def test_compiled(row: Row) -> None:
