@@ -118,7 +118,8 @@ def test_the_state_fits_a_terminal() -> None:
 
     counts = Counts(operations=5000, failures=2)
     devices = [DeviceUse("cuda:0", 3, 5 << 20, 2 << 30, 140 << 30), DeviceUse("cpu:0", 0, 0)]
-    snapshot = Snapshot(counts, CacheStats(hits=99, compiles=1, compile_s=2.5), 3, 7, 0, devices)
+    cache = CacheStats(hits=99, compiles=1, compile_s=2.5)
+    snapshot = Snapshot(counts, cache, open_sessions=3, devices=devices)
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(state(snapshot, 123_456.7))
     text = console.export_text()
