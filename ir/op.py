@@ -220,6 +220,7 @@ class Op(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=T
 
 
 OpT = TypeVar("OpT", bound=Op)
+RecordT = TypeVar("RecordT", bound=Struct)
 
 
 @cache
@@ -263,7 +264,7 @@ def _listed(value: TensorIr | tuple[TensorIr, ...] | None) -> tuple[TensorIr, ..
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
-def _rebuild(record: Any, change: Callable[[Field, Any], Any], flat: Iterator[Field]) -> Any:
+def _rebuild(record: RecordT, change: Callable[[Field, Any], Any], flat: Iterator[Field]) -> RecordT:
     """`record` with every flattened field passed through `change`."""
     changed: list[Any] = []
     for name, nested in layout(type(record)):

@@ -20,7 +20,7 @@ class ReadResult:
     @property
     def is_ready(self) -> bool:
         """`result()` would not wait for the device."""
-        return self._array is None or self._array.is_ready()
+        return self._array is None or bool(self._array.is_ready())  # pyright: ignore[reportAttributeAccessIssue]
 
     def result(self) -> TensorData:
         """The data, in the dtype that was asked for.

@@ -262,7 +262,7 @@ class _DistributionLift:
     def split(self, value: Distribution) -> tuple[str, tuple[ScalarIr, ...]]:
         if isinstance(value, DefaultDistribution):
             return value.value, ()
-        given = value.payload
+        given: float | tuple[float, float] = value.payload
         return value.variant, tuple(map(scalar, given if isinstance(given, tuple) else (given,)))
 
     def join(self, value: Distribution, numbers: tuple[ScalarIr, ...]) -> Distribution:
