@@ -28,7 +28,7 @@ from ir.op import (
     mark_read_only,
     scalar_slots,
 )
-from ir.ops.control import Drop, Init
+from ir.ops.control import AllReduce, Drop, Init
 from ir.scalar import ScalarIr
 from ir.slices import SliceRange, window
 from ir.tensor import READ_WRITE, TensorId, TensorIr
@@ -51,7 +51,17 @@ class Symbol:
     Compared by identity; `SymbolTable` keeps one object per content.
     """
 
-    __slots__ = ("digest", "num_inputs", "num_operands", "num_random", "ops", "scalars", "starts", "weight")
+    __slots__ = (
+        "digest",
+        "has_collective",
+        "num_inputs",
+        "num_operands",
+        "num_random",
+        "ops",
+        "scalars",
+        "starts",
+        "weight",
+    )
 
     def __init__(self, ops: tuple[Op, ...], num_inputs: int, num_operands: int) -> None:
         self.ops: Final = ops
@@ -61,6 +71,7 @@ class Symbol:
         self.starts: Final = tuple(chain.from_iterable(map(start_slots, ops)))
         self.num_random: Final = sum(op.uses_random for op in ops)
         self.weight: Final = len(ops)
+        self.has_collective: Final = any(isinstance(op, AllReduce) for op in ops)
         content = msgspec.msgpack.encode([(op.kind, op) for op in ops])
         self.digest: Final = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 

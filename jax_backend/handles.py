@@ -7,21 +7,35 @@ Promise: a ReadWrite use ends the id; a buffer is donated only if nothing else r
 """
 
 import math
-from collections.abc import Set
+from collections.abc import Iterable, Set
+from typing import Protocol
 
 import jax
 
 from ir.errors import IrError, UnknownHandle
 
 
+class Pending(Protocol):
+    """An array that others have a part in."""
+
+    def result(self) -> jax.Array:
+        """The array, waited for.
+
+        Raises:
+            IrError: there is none.
+        """
+        ...
+
+
 class Buffer:
-    """An array and the number of ids that name it; `failure` replaces an array that was never made."""
+    """An array and the number of ids that name it; `failure` or `pending` stand in place of one that is not there."""
 
-    __slots__ = ("array", "failure", "owners")
+    __slots__ = ("array", "failure", "owners", "pending")
 
-    def __init__(self, array: jax.Array | None, failure: IrError | None = None) -> None:
+    def __init__(self, array: jax.Array | None, failure: IrError | None = None, pending: Pending | None = None) -> None:
         self.array = array
         self.failure = failure
+        self.pending = pending
         self.owners = 0
 
 
@@ -41,12 +55,18 @@ class HandleTable:
         self._max_bytes = max_bytes
         self._reserved = 0
         self.num_failed = 0
+        self._pending: list[Buffer] = []
 
     def __len__(self) -> int:
         return len(self._buffers)
 
     def __contains__(self, id: int) -> bool:
         return id in self._buffers
+
+    @property
+    def has_pending(self) -> bool:
+        """Some id may name an array that is pending: `settle` before `get`."""
+        return bool(self._pending)
 
     def ids(self) -> list[int]:
         """Every live id."""
@@ -69,6 +89,8 @@ class HandleTable:
             UnknownHandle: no live tensor has this id.
             IrError: the operation that should have made it failed; the reason itself is raised.
         """
+        if self._pending:
+            self.settle((id,))
         buffer = self._buffers.get(id)
         if buffer is None:
             raise UnknownHandle(f"no tensor has the id {id}: it was never made, or its last use is past")
@@ -92,6 +114,29 @@ class HandleTable:
         buffer = Buffer(array)
         buffer.owners += pinned
         self._insert(id, buffer)
+
+    def put_pending(self, id: int, pending: Pending) -> None:
+        """Let `id` name an array that is not there yet."""
+        buffer = Buffer(None, None, pending)
+        self._insert(id, buffer)
+        self._pending.append(buffer)
+
+    def settle(self, ids: Iterable[int] | None = None) -> list[IrError]:
+        """Wait for what is pending among `ids`, or for all of it, and return the reasons of what failed."""
+        failures: list[IrError] = []
+        for id in list(self._buffers) if ids is None else ids:
+            buffer = self._buffers.get(id)
+            if buffer is None or buffer.pending is None:
+                continue
+            pending, buffer.pending = buffer.pending, None
+            try:
+                buffer.array = pending.result()
+            except IrError as reason:
+                buffer.failure = reason
+                self.num_failed += sum(other is buffer for other in self._buffers.values())
+                failures.append(reason)
+        self._pending = [buffer for buffer in self._pending if buffer.pending is not None and buffer.owners]
+        return failures
 
     def reserve(self, num_bytes: int) -> None:
         """Count bytes that are about to be made. Freed bytes are counted out only when the limit comes near.
@@ -142,6 +187,7 @@ class HandleTable:
         """End every id."""
         self._buffers.clear()
         self.num_failed = 0
+        self._pending.clear()
 
     def _insert(self, id: int, buffer: Buffer) -> None:
         buffer.owners += 1

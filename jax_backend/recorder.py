@@ -16,7 +16,7 @@ from ir.errors import IrError, StreamError
 from ir.graph import RegisteredGraph
 from ir.op import Op
 from ir.operation import GraphBindings, OperationIr
-from ir.ops.control import Drop, Init
+from ir.ops.control import AllReduce, Drop, Init, SyncCollective
 from ir.segment import Limits, Segmenter
 from ir.stream import Entry
 from ir.tensor import READ_WRITE, Shape, TensorData, TensorId, TensorIr, TensorStatus
@@ -25,12 +25,15 @@ from jax_backend import host
 from jax_backend.cache import ProgramCache
 from jax_backend.handles import HandleTable
 from jax_backend.reads import ReadResult
+from jax_backend.rendezvous import Member, all_reduce
 from jax_backend.rng import RandomState
 from jax_backend.runner import RecorderStats, Runner
 from jax_backend.tensor import TensorRecorder
 from jax_backend.types import Device
 
 _MAX_DROPPED: Final = 100_000
+_APART: Final = (Drop, Init, AllReduce, SyncCollective)
+"""Kinds that enter no program of one device."""
 
 
 class Recorder(TensorRecorder):
@@ -45,6 +48,7 @@ class Recorder(TensorRecorder):
         seed: of the random state; by default it is drawn.
         limits: sizes of programs, see `ir.segment`.
         max_bytes: of live tensors and of what a program makes beside them; by default no limit.
+        member: its part in collectives with other recorders; it decides the device.
     """
 
     def __init__(
@@ -58,12 +62,14 @@ class Recorder(TensorRecorder):
         seed: int | None = None,
         limits: Limits | None = None,
         max_bytes: float = math.inf,
+        member: Member | None = None,
     ) -> None:
-        self.device: Final = device or jax.devices()[0]
+        self.device: Final = member.device if member else device or jax.devices()[0]
         self.cache: Final = ProgramCache() if cache is None else cache
         self.name: Final = name
         self.stats: Final = RecorderStats()
         self.handles: Final = HandleTable(max_bytes)
+        self._member = member
         self._eager = eager
         self._verifier = None if verify is Level.off else StreamVerifier(verify)
         self._symbols = self.cache.symbols
@@ -93,10 +99,8 @@ class Recorder(TensorRecorder):
     def register_operation(self, operation: OperationIr | Op) -> None:
         """Append an operation, to run at the next read, sync or cut; what it raises shows at a read of its outputs."""
         op = operation.op if isinstance(operation, OperationIr) else operation
-        if isinstance(op, Drop):
-            self.drop(op.tensor.id.value)
-            return
-        if isinstance(op, Init):
+        if isinstance(op, _APART):
+            self._register_apart(op)
             return
         try:
             if self._verifier is not None:
@@ -111,6 +115,31 @@ class Recorder(TensorRecorder):
         self._pending_ops += 1
         if self._pending_ops >= self._next_look:
             self._look_for_cut()
+
+    def _register_apart(self, op: Drop | Init | AllReduce | SyncCollective) -> None:
+        if isinstance(op, Drop):
+            self.drop(op.tensor.id.value)
+        elif isinstance(op, SyncCollective):
+            self._runner.settle_next()
+        elif isinstance(op, AllReduce):
+            try:
+                if self._verifier is not None:
+                    self._verifier.check(op)
+            except IrError as reason:
+                self.fail([op.out.id.value], reason)
+                self._free_failed(op)
+            else:
+                self._all_reduce(op)
+
+    def _all_reduce(self, op: AllReduce) -> None:
+        """Run what comes before, and hand the tensor over; the result is pending until every device has come."""
+        self.flush()
+        self.stats.operations += 1
+        try:
+            all_reduce(op, self._member, self.handles)
+        except IrError as reason:
+            self.fail([op.out.id.value], reason)
+            self._free_failed(op)
 
     def register_graph(self, graph_id: int, operations: Sequence[OperationIr | Op]) -> None:
         """Keep a relative graph under `graph_id`, in place of the one that had it."""
@@ -133,7 +162,9 @@ class Recorder(TensorRecorder):
             known = [pair[1].value for pair in bindings.tensors]
             self.fail([i for i in known if i not in self.handles and not self._is_pending(i)], reason)
         else:
-            if entry.symbol.weight:
+            if entry.symbol.has_collective:
+                self._append_each(entry)
+            elif entry.symbol.weight:
                 self._append(entry)
             for freed in entry.freed if not entry.symbol.weight else ():
                 self.drop(freed)
@@ -260,6 +291,8 @@ class Recorder(TensorRecorder):
         self._clear_pending()
         self._graphs.clear()
         self._runner.clear()
+        if self._member is not None:
+            self._member.close()
 
     # ---- running
 
@@ -276,6 +309,20 @@ class Recorder(TensorRecorder):
         self._pending_ops += entry.symbol.weight
         if self._pending_ops >= self._next_look:
             self._look_for_cut()
+
+    def _append_each(self, entry: Entry) -> None:
+        """Append a graph execution as single operations: a collective stands between programs."""
+        inner: set[int] = set()
+        for op in self._runner.concrete(entry):
+            if isinstance(op, AllReduce):
+                self._all_reduce(op)
+            elif isinstance(op, SyncCollective):
+                self._runner.settle_next()
+            else:
+                self._append(self._symbols.entry(op))
+            inner.update(t.id.value for t in op.outputs)
+        for id in inner.difference(entry.ids).union(entry.freed):
+            self.drop(id)
 
     def _look_for_cut(self) -> None:
         """At each `max_ops` pending run what is known; at `hold`, decide. In eager mode run at once."""

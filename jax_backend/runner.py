@@ -13,6 +13,7 @@ from typing import Final
 import jax
 
 from ir.errors import IrError, ShapeError, UnknownHandle
+from ir.op import Op
 from ir.stream import Entry, Segment, concrete_ops, segment, survivors
 from jax_backend import host
 from jax_backend.cache import ProgramCache
@@ -74,6 +75,7 @@ class Runner:
         self._stats = stats
         self._name = name
         self._eager = eager
+        self._must_settle = False
         self._inner_ids = count(_INNER_IDS)
         self._unreported: list[IrError] = []
 
@@ -107,6 +109,7 @@ class Runner:
         Raises:
             IrError: the first failure that nothing has reported yet.
         """
+        self._settle_pending(None)
         buffers = [self._handles.get(i) for i in self._handles.ids()]
         try:
             host.block([b.array for b in buffers if b is not None and b.array is not None])
@@ -115,6 +118,14 @@ class Runner:
         if self._unreported:
             raise self._unreported.pop(0)
 
+    def settle_next(self) -> None:
+        """Let whatever runs next wait for all collectives that are under way."""
+        self._must_settle = True
+
+    def concrete(self, entry: Entry) -> list[Op]:
+        """A graph execution as single operations, with ids of their own for what stays inside."""
+        return concrete_ops(entry, self._inner_ids)
+
     def clear(self) -> None:
         """Forget every tensor and every failure."""
         self._unreported.clear()
@@ -122,6 +133,8 @@ class Runner:
 
     def _run(self, entries: list[Entry], dropped: dict[int, int]) -> None:
         """Run `entries` as one program; where something fails, all that does not depend on it runs all the same."""
+        if self._handles.has_pending:
+            self._settle_pending(None if self._must_settle else chain.from_iterable(e.inputs for e in entries))
         while entries:
             if self._handles.num_failed and not (entries := self._without_failed(entries)):
                 return
@@ -142,6 +155,12 @@ class Runner:
                 entries = kept
             else:
                 return
+
+    def _settle_pending(self, ids: Iterable[int] | None) -> None:
+        """Wait for the collectives that give `ids`, or for all of them."""
+        self._must_settle = self._must_settle and ids is not None
+        for reason in self._handles.settle(ids):
+            self.fail((), reason)
 
     def _run_compiled(self, entries: list[Entry], dropped: dict[int, int]) -> None:
         part = segment(entries)
@@ -257,7 +276,7 @@ class Runner:
 
     def _expand(self, entry: Entry) -> list[Entry]:
         """A graph execution as single operations."""
-        return [self._cache.symbols.entry(op) for op in concrete_ops(entry, self._inner_ids)]
+        return [self._cache.symbols.entry(op) for op in self.concrete(entry)]
 
     def _give_up(self, entry: Entry, reason: IrError) -> None:
         for id in entry.freed:
