@@ -17,6 +17,7 @@ import hmac
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from ir.dtype import BoolStore, PackedStore, QuantMode, QuantScheme, QuantValue
@@ -45,6 +46,7 @@ from jax_backend.cache import ProgramCache
 from jax_backend.dispatch import Dispatcher, Handed, Transfer, Transfers
 from jax_backend.exchange import Exchange
 from jax_backend.recorder import Recorder
+from jax_backend.rendezvous import Member, Rendezvous
 from jax_backend.types import Device
 
 RELEASES: Final = {release.protocol: release for release in (PROTOCOL_1, PROTOCOL_2)}
@@ -101,6 +103,7 @@ class Host:
         token: what clients have to show; empty: nothing.
         limits: of each session.
         verify: how much of each stream is checked.
+        collective_s: seconds that an all-reduce waits for the sessions of other devices.
     """
 
     devices: Sequence[Device]
@@ -108,9 +111,15 @@ class Host:
     token: bytes = b""
     limits: Limits = Limits()
     verify: Level = Level.off
+    collective_s: float = 300.0
     transfers: Transfers = field(default_factory=lambda: Transfers(Exchange(), Exchange()))
     bound: dict[int, int] = field(default_factory=dict[int, int])
     """Session id -> number of the session that has it. One atomic operation each way, so it needs no lock."""
+
+    @cached_property
+    def rendezvous(self) -> Rendezvous:
+        """Where the sessions of one client meet for collectives."""
+        return Rendezvous(self.devices, timeout_s=self.collective_s)
 
 
 class RemoteSession:
@@ -131,6 +140,7 @@ class RemoteSession:
         self._process = process
         self._session_id: int | None = None
         self._dispatcher: Dispatcher | None = None
+        self._member: Member | None = None
         self._held: Sequence[RemoteMessage] = ()
 
     @property
@@ -162,6 +172,11 @@ class RemoteSession:
         self._dispatcher.supply(value)
         held, self._held = self._held, ()
         return self._run(held)
+
+    def give_up(self, why: str) -> None:
+        """Wait no longer for other devices in a collective; any thread may call."""
+        if self._member is not None:
+            self._member.give_up(why)
 
     def encode(self, answer: Answer) -> bytes:
         """The frame of an answer. Waits for the device where the data is not there yet; any thread may call."""
@@ -248,8 +263,9 @@ class RemoteSession:
 
     def _open(self, device_index: int) -> None:
         host = self._host
+        self._member = host.rendezvous.member(device_index, self._process)
         recorder = Recorder(
-            host.devices[device_index],
+            member=self._member,
             cache=host.cache,
             verify=host.verify,
             name=f"session {self.number}",

@@ -155,6 +155,7 @@ class SessionConnection(MessageListener):
         self._outbox.close()
         self._inbox.put(None)
         self._give_up_waiting("the client is gone")
+        self.session.give_up("the client is gone")
 
     def _check_handshake(self) -> None:
         if self.session.recorder is None and self.session.end is None and not self._is_gone:

@@ -44,7 +44,13 @@ each frame of another session would wait that long."""
 @click.option("--max-tensors", default=1_000_000, show_default=True, type=click.IntRange(1), help="Of one session.")
 @click.option("--max-graphs", default=100_000, show_default=True, type=click.IntRange(1), help="Of one session.")
 @click.option("--handshake-timeout", default=60.0, show_default=True, type=click.FloatRange(0, min_open=True))
-@click.option("--transfer-timeout", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True))
+@click.option(
+    "--transfer-timeout",
+    default=300.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds that a session waits for a tensor of another one, or for others in an all-reduce.",
+)
 @click.option("--grace", default=30.0, show_default=True, help="Seconds that sessions get to end at SIGTERM.")
 @click.option("--peer", multiple=True, help="Server to fetch tensors from, HOST or HOST:PORT; * is any. Repeatable.")
 @click.option("--origin", multiple=True, help="Web page that may connect, as https://host. Repeatable.")
@@ -93,7 +99,7 @@ def host(given: dict[str, Any], log: Log, store: "ProgramStore | None") -> "Host
         store=store,
         on_compile=lambda event, line: log(event, None, line, {}),
     )
-    return Host(found, cache, token, limits, Level(given["verify"]))
+    return Host(found, cache, token, limits, Level(given["verify"]), given["transfer_timeout"])
 
 
 def options(given: dict[str, Any]) -> "Options":

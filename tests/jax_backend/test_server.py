@@ -18,6 +18,7 @@ import pytest
 
 import ir
 from ir import F32, operation, tensor
+from ir.ops.control import DeviceId, ReduceOperation
 from ir.tensor import NOT_INIT, READ_WRITE, TensorId
 from ir.wire import codec
 from ir.wire.messages import (
@@ -74,7 +75,7 @@ cache = ProgramCache()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    host = Host(jax.devices(), cache, limits=Limits(tensor_bytes=SMALL // 2, live_bytes=8 * SMALL))
+    host = Host(jax.devices(), cache, limits=Limits(SMALL // 2, live_bytes=8 * SMALL), collective_s=2.0)
     with running(host, max_message_bytes=SMALL, handshake_s=2.0, transfer_s=2.0) as server:
         yield server
 
@@ -535,6 +536,43 @@ def test_an_undecodable_request_for_data_is_dropped(server: RunningServer) -> No
         other = WebSocket(f"{server.url}/data")
         other.send(b"\xc1")
         assert other.close_code() == 1006
+
+
+# ---- collectives
+
+
+def all_reduce(tensor_id: int, out: int) -> RegisterOperation:
+    devices = (DeviceId(0, 0), DeviceId(0, 1))
+    op = ir.AllReduce(t(tensor_id), t(out, status=NOT_INIT), ReduceOperation.Mean, devices)
+    return RegisterOperation(STREAM, operation(op))
+
+
+def test_sessions_of_one_client_reduce_over_their_devices(server: RunningServer) -> None:
+    with undisturbed(server), Client(server.url) as first, Client(server.url, device=1) as second:
+        for step in range(3):
+            first.tell(upload(0, 1.0 + step), all_reduce(0, 1), add(1, 1, 2), read(step, 2))
+            second.tell(upload(0, 4.0), all_reduce(0, 1), add(1, 1, 2), read(step, 2))
+            for client in (first, second):
+                np.testing.assert_array_equal(values(client.answer().content), np.full(DIMS, 5.0 + step))
+
+
+def test_a_device_that_does_not_come_fails_the_others_only(server: RunningServer) -> None:
+    with undisturbed(server), Client(server.url) as first:
+        second = Client(server.url, device=1)
+        second.hello()
+        content = first.ask(upload(0, 1.0), all_reduce(0, 1), read(0, 1))
+        assert "waited 2 s in vain for devices [1]" in failure(content)
+        np.testing.assert_array_equal(values(first.ask(read(1, 0))), np.full(DIMS, 1.0))
+        second.hang_up()
+
+
+def test_a_client_gone_in_the_middle_of_a_collective_leaves_at_once() -> None:
+    host = Host(jax.devices(), cache, collective_s=600)
+    with running(host) as server, undisturbed(server):
+        client = Client(server.url)
+        client.hello()
+        client.tell(upload(0, 1.0), all_reduce(0, 1), read(0, 1))
+        client.hang_up()
 
 
 # ---- defects
