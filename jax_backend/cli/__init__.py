@@ -21,6 +21,7 @@ class Entry(NamedTuple):
 COMMANDS: Final = {
     "run": Entry("jax_backend.cli.run", "Run a recorded session and print what it reads."),
     "serve": Entry("jax_backend.cli.serve", "Serve Burn programs whose device is this machine."),
+    "launch": Entry("jax_backend.cli.launch", "Run a command in several processes that work together."),
     "inspect": Entry("jax_backend.cli.inspect", "Show what a recorded session holds, or draw it."),
     "coverage": Entry("jax_backend.cli.coverage", "Count the operations that run and that are tested."),
     "doctor": Entry("jax_backend.cli.doctor", "Check this installation and say what mends it."),

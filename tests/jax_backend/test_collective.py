@@ -1,5 +1,8 @@
 """One recorded program on several devices at once."""
 
+import re
+from pathlib import Path
+
 import chex
 import jax
 import numpy as np
@@ -213,3 +216,13 @@ def test_a_program_of_one_device_reduces_over_itself_alone() -> None:
     assert (x.all_reduce("Sum", [DeviceId(0, 3)]).numpy() == rows()[0]).all()
     with pytest.raises(ir.IrError, match=r"AllReduce.device_ids: expected one device, got 2"):
         x.all_reduce("Sum", [DeviceId(0, 0), DeviceId(0, 1)]).numpy()
+
+
+def test_the_program_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text(encoding="utf-8")
+    program = page.split("```python\n")[1].split("```")[0]
+    exec(compile(program, "docs/distributed.md", "exec"), {})
+    count = len(jax.devices())
+    mean = 3 * (count - 1) / 2
+    printed = [float(n) for n in re.findall(r"[\d.]+", capsys.readouterr().out)]
+    assert printed == [mean, mean + 1, mean + 2] * count
