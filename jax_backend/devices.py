@@ -1,5 +1,6 @@
 """Finds the device that a user names."""
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -67,6 +68,23 @@ def find_devices(names: str) -> list[Device]:
         return [find_device(name.strip()) for name in names.split(",")]
     find_device(names)
     return list(jax.devices(names))
+
+
+def first_devices(name: str | None, number: int) -> list[Device]:
+    """The first `number` devices of a kind (`cpu`, `gpu`, `tpu`), by default of jax's own; CPUs are made as needed.
+
+    Raises:
+        NoSuchDevice: there are fewer.
+    """
+    if name == "cpu" or os.environ.get("JAX_PLATFORMS") == "cpu":
+        with contextlib.suppress(RuntimeError):  # jax has started: what there is has to do
+            jax.config.update("jax_num_cpu_devices", number)
+    there = find_devices(name) if name else list(jax.devices())
+    if len(there) < number:
+        raise NoSuchDevice(
+            f"expected {number} devices, got {_listed(there)}; --device cpu has as many as are asked for"
+        )
+    return there[:number]
 
 
 def _listed(devices: Sequence[Device]) -> str:

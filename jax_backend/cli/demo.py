@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from jax_backend.cli.text import table
+
 if TYPE_CHECKING:
     from jax_backend.demo.digits import Digits, Epoch, Trainer
+    from jax_backend.demo.parallel import Run
     from jax_backend.recorder import Recorder
 
 
@@ -37,8 +40,21 @@ def command() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write compiled programs on disk.")
+@click.option(
+    "--data-parallel",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Compare one device with up to N that share each batch; prints losses and speed.",
+)
 def digits(
-    epochs: int, seed: int, device: str | None, out: Path, save: Path | None, as_json: bool, no_cache: bool
+    epochs: int,
+    seed: int,
+    device: str | None,
+    out: Path,
+    save: Path | None,
+    as_json: bool,
+    no_cache: bool,
+    data_parallel: int | None,
 ) -> None:
     """Learn scikit-learn's handwritten digits; each operation of a step is recorded, none is derived by a framework."""
     from jax_backend import devices, disk_cache
@@ -47,6 +63,13 @@ def digits(
 
     learn, test = load(seed=seed)
     devices.prepare(device or "")
+    if data_parallel is not None:
+        from jax_backend.demo.parallel import compared
+
+        several = devices.first_devices(device, data_parallel)
+        runs = compared(learn, test, seed, epochs, several)
+        click.echo(parallel_json(runs) if as_json else parallel_text(runs, str(several[0].device_kind)))
+        return
     store = None if no_cache else disk_cache.enable()
     from jax_backend.cache import ProgramCache
     from jax_backend.recorder import Recorder
@@ -63,6 +86,29 @@ def digits(
         capture(save, Recorder(chosen, cache=recorder.cache, name="digits", seed=seed), learn, test, seed)
         summary["capture"] = str(save)
     click.echo(msgspec.json.encode(summary).decode() if as_json else summary_text(summary))
+
+
+def parallel_json(runs: list["Run"]) -> str:
+    """Each training, its losses included."""
+    rows = [run._asdict() | {"losses": run.losses.tolist(), "difference": run.difference(runs[0])} for run in runs]
+    return msgspec.json.encode(rows).decode()
+
+
+def parallel_text(runs: list["Run"], kind: str) -> str:
+    """A table of the trainings."""
+    header = ("how", "devices", "last loss", "off one device by", "held out", "steps/s")
+    rows = [
+        (
+            run.how,
+            run.num_devices,
+            f"{run.losses[-1]:.4f}",
+            f"{run.difference(runs[0]):.1e}",
+            f"{run.accuracy:.1%}",
+            f"{run.steps_per_s:.0f}",
+        )
+        for run in runs
+    ]
+    return f"{len(runs[0].losses)} steps of one global batch on {kind}\n{table(header, rows)}"
 
 
 def trained_epochs(trainer: "Trainer", test: "Digits", epochs: int) -> tuple[list["Epoch"], list[float]]:

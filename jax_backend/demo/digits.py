@@ -5,7 +5,7 @@ hand below, so that the step shows what a framework's autodiff sends. The step i
 corrections are other numbers each time, and numbers are arguments of the program.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -114,11 +114,24 @@ class Adam:
 
 
 class Trainer:
-    """A classifier under training; the data stays on the device, a step uploads the places of its batch."""
+    """A classifier under training; the data stays on the device, a step uploads the places of its batch.
 
-    def __init__(self, recorder: TensorRecorder, learn: Digits, test: Digits, seed: int) -> None:
+    Over several devices `share` gives each its part of a batch, and `join` takes the mean of what each made of it.
+    """
+
+    def __init__(
+        self,
+        recorder: TensorRecorder,
+        learn: Digits,
+        test: Digits,
+        seed: int,
+        *,
+        share: Callable[[np.ndarray], Tensor] | None = None,
+        join: Callable[[Tensor], Tensor] = lambda part: part,
+    ) -> None:
         one_hot = np.eye(NUM_CLASSES, dtype=np.float32)
-        self._recorder = recorder
+        self._share = share or recorder.from_numpy
+        self._join = join
         self._images = recorder.from_numpy(learn.images)
         self._targets = recorder.from_numpy(one_hot[learn.labels])
         self._test_images = recorder.from_numpy(test.images)
@@ -139,12 +152,12 @@ class Trainer:
 
     def step(self, places: np.ndarray) -> Tensor:
         """Record a step on the images at `places` and return its loss (1, 1), which is computed when it is read."""
-        batch = self._recorder.from_numpy(places)
+        batch = self._share(places)
         images, targets = self._images.select(0, batch), self._targets.select(0, batch)
         made = self.classifier.forward(images)
-        gradients = self.classifier.backward(images, targets, made)
+        gradients = [self._join(g) for g in self.classifier.backward(images, targets, made)]
         self.classifier.parameters = self._adam.update(self.classifier.parameters, gradients)
-        return (made.log_probabilities * targets).sum_dim(1).sum_dim(0) / -BATCH
+        return self._join((made.log_probabilities * targets).sum_dim(1).sum_dim(0) / -len(images))
 
     def test(self) -> tuple[float, np.ndarray]:
         """The mean cross entropy of the held-out images, and the digits that the classifier takes them for."""
