@@ -217,7 +217,9 @@ class RemoteSession:
             if dispatcher.awaits is not None:
                 self._held = messages[place:]
                 break
-        self._check_counts(dispatcher.recorder)
+        limits, recorder = self._host.limits, dispatcher.recorder
+        if len(recorder.handles) > limits.tensors or recorder.num_graphs > limits.graphs:
+            self._check_counts(recorder)
         return answers
 
     def _ended_by(self, message: SessionInit | Close) -> End:
