@@ -1,0 +1,142 @@
+"""All-reduce of one call or of several at once: ours, in a program and between recorders, beside jax's own.
+
+    python scripts/bench_allreduce.py --devices 2,4 --sizes 4K,1M,64M --parts 1,16
+
+Bus bandwidth is 2 (n - 1) / n * bytes / time, as NCCL's tests define it. Without GPUs, fake CPU devices are used.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import jax
+import numpy as np
+from _bench import report
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import ir
+from jax_backend import host
+from jax_backend.cache import ProgramCache
+from jax_backend.collective import Spmd
+from jax_backend.recorder import Recorder
+from jax_backend.rendezvous import Rendezvous
+
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def sizes(text: str) -> list[int]:
+    """Bytes: `4K,1M` are 4,096 and 1,048,576."""
+    return [int(s[:-1]) * UNITS[s[-1]] if s[-1] in UNITS else int(s) for s in text.split(",")]
+
+
+def numbers(text: str) -> list[int]:
+    return [int(n) for n in text.split(",")]
+
+
+def everyone(num_devices: int) -> tuple[ir.DeviceId, ...]:
+    return tuple(ir.DeviceId(0, n) for n in range(num_devices))
+
+
+def all_reduce(source: int, out: int, length: int, num_devices: int) -> ir.AllReduce:
+    tensor, made = ir.tensor(source, (length,), ir.F32), ir.tensor(out, (length,), ir.F32, ir.NOT_INIT)
+    return ir.AllReduce(tensor, made, ir.ReduceOperation.Sum, everyone(num_devices))
+
+
+def plain(devices: Sequence[jax.Device], length: int, parts: int, *, with_pmap: bool) -> Callable[[], object]:
+    """`lax.psum` of `parts` arrays under jax's own pmap or shard_map."""
+    sharding = NamedSharding(Mesh(np.array(devices), ("d",)), PartitionSpec("d"))
+    given = [jax.device_put(np.ones((len(devices), length), np.float32), sharding) for _ in range(parts)]
+
+    def reduce(*rows: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(lax.psum(row, "d") for row in rows)
+
+    if with_pmap:
+        mapped = jax.pmap(reduce, "d", devices=devices)
+    else:
+        spec = PartitionSpec("d")
+        whole = jax.shard_map(reduce, mesh=sharding.mesh, in_specs=spec, out_specs=spec, check_vma=False)
+        mapped = jax.jit(whole)
+    return lambda: jax.block_until_ready(mapped(*given))
+
+
+def in_program(devices: Sequence[jax.Device], length: int, parts: int) -> Callable[[], object]:
+    """One recorded program of `parts` operations."""
+    spmd = Spmd(devices)
+    given = {n: jax.device_put(np.ones((len(devices), length), np.float32), spmd.by_device) for n in range(parts)}
+    program = [all_reduce(n, parts + n, length, len(devices)) for n in range(parts)]
+    return lambda: jax.block_until_ready(list(spmd.run(program, given).values()))
+
+
+def between_recorders(devices: Sequence[jax.Device], length: int, parts: int) -> Callable[[], object]:
+    """`parts` operations in the stream of each of several recorders, all in this thread."""
+    rendezvous, cache, ids = Rendezvous(devices), ProgramCache(), count(parts)
+    recorders = [Recorder(member=rendezvous.member(n), cache=cache) for n in range(len(devices))]
+    for recorder in recorders:
+        for n in range(parts):
+            recorder.register_tensor_data_id(n, host.from_numpy(np.ones(length, np.float32), ir.F32))
+
+    def call() -> None:
+        made = [next(ids) for _ in range(parts)]
+        for recorder in recorders:
+            for n, out in enumerate(made):
+                recorder.register_operation(all_reduce(n, out, length, len(devices)))
+        jax.block_until_ready([recorder.handles.array(out) for recorder in recorders for out in made])
+        for recorder in recorders:
+            for out in made:
+                recorder.drop(out)
+
+    return call
+
+
+def interleaved(calls: dict[str, Callable[[], object]], budget_s: float) -> dict[str, float]:
+    """Seconds of one call of each, the median of calls in turn, so that a drift of the machine meets all."""
+    for call in calls.values():
+        call(), call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    deadline = time.perf_counter() + budget_s
+    while time.perf_counter() < deadline or len(times[next(iter(times))]) < 5:
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - began)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--devices", type=numbers, default=[2, 4], help="how many, comma-separated")
+    parser.add_argument("--sizes", type=sizes, default=sizes("4K,64K,1M,16M"), help="bytes per device and call")
+    parser.add_argument("--parts", type=numbers, default=[1], help="tensors that share those bytes")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each row of the table's four columns")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    if os.environ.get("JAX_PLATFORMS") == "cpu" or not os.path.exists("/dev/nvidia0"):
+        jax.config.update("jax_num_cpu_devices", max(given.devices))
+    rows: list[tuple[object, ...]] = []
+    for number in given.devices:
+        devices = jax.devices()[:number]
+        if len(devices) < number:
+            parser.error(f"expected {number} devices, got {len(devices)}")
+        for size in given.sizes:
+            for parts in given.parts:
+                length = max(1, size // 4 // parts)
+                calls = {
+                    "pmap": plain(devices, length, parts, with_pmap=True),
+                    "shard_map": plain(devices, length, parts, with_pmap=False),
+                    "ours, in a program": in_program(devices, length, parts),
+                    "ours, between recorders": between_recorders(devices, length, parts),
+                }
+                for how, seconds in interleaved(calls, given.seconds).items():
+                    moved = 2 * (number - 1) / number * 4 * length * parts
+                    rows.append((how, number, size, parts, seconds * 1e6, moved / seconds / 1e9))
+    columns = ("how", "devices", "bytes", "parts", "us per call", "bus GB/s")
+    report(f"All-reduce of f32 on {jax.devices()[0].device_kind}", columns, rows)
+
+
+if __name__ == "__main__":
+    main()
