@@ -35,6 +35,9 @@ from jax_backend.types import Device
 AXIS: Final = "devices"
 """The name of the leading axis."""
 
+MAX_PROGRAMS: Final = 256
+"""Programs that a `Spmd` keeps; the oldest goes first."""
+
 LAUNCH: Final = threading.Lock()
 """Held while a program of several devices is handed to them.
 
@@ -194,6 +197,8 @@ class Spmd:
         with self._lock:
             found = self._executables.get(key)
             if found is None:
+                if len(self._executables) >= MAX_PROGRAMS:
+                    self._executables.pop(next(iter(self._executables)))
                 with precision(self._products), jax.enable_x64(True):
                     found = self._executables[key] = compile()
                 self.num_compiles += 1

@@ -128,13 +128,13 @@ class HandleTable:
             buffer = self._buffers.get(id)
             if buffer is None or buffer.pending is None:
                 continue
-            pending, buffer.pending = buffer.pending, None
             try:
-                buffer.array = pending.result()
+                buffer.array = buffer.pending.result()
             except IrError as reason:
                 buffer.failure = reason
                 self.num_failed += sum(other is buffer for other in self._buffers.values())
                 failures.append(reason)
+            buffer.pending = None
         self._pending = [buffer for buffer in self._pending if buffer.pending is not None and buffer.owners]
         return failures
 

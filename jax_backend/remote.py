@@ -17,7 +17,6 @@ import hmac
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 from ir.dtype import BoolStore, PackedStore, QuantMode, QuantScheme, QuantValue
@@ -115,11 +114,11 @@ class Host:
     transfers: Transfers = field(default_factory=lambda: Transfers(Exchange(), Exchange()))
     bound: dict[int, int] = field(default_factory=dict[int, int])
     """Session id -> number of the session that has it. One atomic operation each way, so it needs no lock."""
+    rendezvous: Rendezvous = field(init=False)
+    """Where the sessions of one client meet for collectives."""
 
-    @cached_property
-    def rendezvous(self) -> Rendezvous:
-        """Where the sessions of one client meet for collectives."""
-        return Rendezvous(self.devices, timeout_s=self.collective_s)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rendezvous", Rendezvous(self.devices, timeout_s=self.collective_s))
 
 
 class RemoteSession:

@@ -32,6 +32,8 @@ from jax_backend.ops.control import reduce_over
 from jax_backend.types import Device
 
 TIMEOUT_S: Final = 300.0
+MAX_REDUCERS: Final = 1024
+"""Compiled collectives that are kept: one per group, shape, dtype and reduction."""
 
 Group = tuple[int, ...]
 
@@ -185,6 +187,8 @@ class Rendezvous:
             with self._compiling:
                 found = self._reducers.get(key)
                 if found is None:
+                    if len(self._reducers) >= MAX_REDUCERS:
+                        self._reducers.pop(next(iter(self._reducers)))
                     devices = [self.devices[position] for position in group]
                     found = self._reducers[key] = _Reducer(devices, first, donates=donates)
         return found
