@@ -3,6 +3,7 @@
 //! ```text
 //! digits client PROGRAM (--url ws://host:port | --device flex) [--steps N] [--read-every N] [--seed N] [--json]
 //! digits serve --port P
+//! digits bench PROGRAM ...
 //! ```
 //!
 //! `PROGRAM` is `mlp`, `cnn`, `transformer` or `lstm`. A client trains on the device and prints one line per loss that
@@ -10,10 +11,15 @@
 //! `{"program", "step", "loss", "elapsed_s"}` and `{"program", "step", "accuracy", "correct", "count", "elapsed_s"}`.
 //! Weights and batches come from the host. The cargo feature `fusion` makes the client send registered graphs.
 //!
-//! `serve` is Burn's own remote server with two Flex devices; it ends on Ctrl+C or `SIGTERM`.
+//! `serve` is Burn's own remote server with two Flex devices; it ends on Ctrl+C or `SIGTERM`. `bench` times steps: see
+//! `bench.rs`.
 
+#[cfg(feature = "bench")]
+mod bench;
 mod data;
 mod host;
+#[cfg(feature = "bench")]
+mod large;
 mod models;
 
 use std::error::Error;
@@ -156,6 +162,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match args.next().as_deref() {
         Some("client") => client(args),
         Some("serve") => serve(args),
+        #[cfg(feature = "bench")]
+        Some("bench") => bench::run(args),
         _ => Err(USAGE.into()),
     }
 }
