@@ -25,8 +25,8 @@ from tests.burn.differential import Judge, Report, campaign
 from tests.burn.generators import families, forms_of
 from tests.burn.shrink import replayed, save, shrink
 
-FILLS = 24
-"""Sets of elements per structure: running costs little, compiling much."""
+STRUCTURES, FILLS = 2, 12
+"""Plans per form and dtype, and sets of elements for each: running costs little, compiling much."""
 ROUNDS_PER_PROCESS = 17
 """XLA does not give the memory of a program back, so a process does each family once and ends."""
 SHRINK_S = 20.0
@@ -55,7 +55,9 @@ def run(given: Round) -> Result:
 
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     with Judge() as judge:
-        report = campaign(judge, forms_of(given.family), seed=given.seed, structures=1, fills=FILLS, eager_every=64)
+        report = campaign(
+            judge, forms_of(given.family), seed=given.seed, structures=STRUCTURES, fills=FILLS, eager_every=64
+        )
         by_form: dict[str, int] = {}
         kept: dict[str, str] = {}
         for found in report.differences:

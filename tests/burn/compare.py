@@ -1,5 +1,6 @@
 """What both sides answer, held against each other."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,7 +120,7 @@ def differing(case: Case, ours: Array, burn: Array) -> Array:
     if slack.accumulator is not None:
         accumulator = jax_dtype(slack.accumulator)
     rounding = float(ml_dtypes.finfo(accumulator).eps)
-    largest = float(np.prod([max(1.0, abs(s.value)) for s in case.op.traced_scalars if np.isfinite(s.value)]))
+    largest = math.prod(max(1.0, abs(float(s.value))) for s in case.op.traced_scalars if math.isfinite(s.value))
     for operand in case.inputs():
         if operand.dtype.kind == "f":
             largest *= max(1.0, float(np.max(np.abs(operand), initial=0, where=np.isfinite(operand)))) ** slack.degree

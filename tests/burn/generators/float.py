@@ -8,6 +8,15 @@ from ir.shapes import Given
 from tests.burn.draw import BOOLS, FLOATS, INTS, Draw, anything, broadcastable, dims, tame
 from tests.burn.generators import EXACT, FUNCTION, Again, Operand, Plan, Slack, plans
 
+LOOSE: dict[type[Op], Slack] = {
+    # XLA puts the factor 1/2 into the exponent and rounds it there: |x| / 2 ulp, and |x| is 710 at most.
+    ir.Sinh: Slack(ulps=512),
+    ir.Cosh: Slack(ulps=512),
+    # XLA's series for f64 is off by 120 ulp where it ends, at 1 - sqrt 2.
+    ir.Log1p: Slack(ulps=160),
+    ir.ArcTanh: Slack(ulps=160),
+}
+
 
 @plans(
     ir.Exp,
@@ -30,9 +39,8 @@ from tests.burn.generators import EXACT, FUNCTION, Again, Operand, Plan, Slack, 
     ir.ArcTanh,
 )
 def function(draw: Draw, kind: type[Op], dtype: DType) -> Plan:
-    """Any value. XLA puts the factor 1/2 of sinh and cosh into the exponent, and rounds it there."""
-    slack = Slack(ulps=64) if kind in (ir.Sinh, ir.Cosh, ir.ArcTanh) else FUNCTION
-    return Plan(kind, (Operand(dims(draw), dtype),), slack=slack)
+    """Any value."""
+    return Plan(kind, (Operand(dims(draw), dtype),), slack=LOOSE.get(kind, FUNCTION))
 
 
 @plans(ir.Round, ir.Floor, ir.Ceil, ir.Trunc)

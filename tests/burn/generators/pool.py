@@ -44,7 +44,7 @@ def average(draw: Draw, kind: type[Op], dtype: DType) -> Plan:
     operands = [Operand(x, dtype, tame)]
     if kind.__name__.endswith("Backward"):
         operands.append(Operand((*x[:2], *out), dtype, tame))
-    return Plan(kind, tuple(operands), options, slack=Slack(ulps=2, terms=18))
+    return Plan(kind, tuple(operands), options, slack=Slack(ulps=2, terms=9, accumulator=dtype))
 
 
 @plans(ir.MaxPool1d, ir.MaxPool2d, ir.MaxPool1dWithIndices, ir.MaxPool2dWithIndices)
