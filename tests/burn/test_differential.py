@@ -1,5 +1,8 @@
 """Every form that Burn's interpreter runs, on it and on ours: the same answers, but for what is known and explained."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +86,17 @@ def test_other_distribution_is_seen() -> None:
     rng = np.random.default_rng(0)
     uniform, same, normal = rng.random(4096), rng.random(4096), rng.normal(0.5, 0.3, 4096)
     assert kolmogorov_smirnov(uniform, same) < 0.04 < kolmogorov_smirnov(uniform, normal)
+
+
+def test_fuzzer_ends_with_a_count_per_form(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "fuzz_against_burn.py"
+    arguments = ["--minutes", "0.001", "--family", "bool", "--json", "--folder", str(tmp_path)]
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=True)
+    summary = json.loads(done.stdout)
+    assert summary["found"] == 0
+    assert summary["forms"].keys() == {"Bool.Not", "Bool.And", "Bool.Or", "Bool.Xor"}
+    assert all(counts["both"] == counts["cases"] > 0 for counts in summary["forms"].values())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_difference_shrinks_to_a_capture(judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
