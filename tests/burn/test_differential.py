@@ -19,8 +19,8 @@ from jax_backend.replay import Read, replay
 from tests.burn import exemptions, shrink
 from tests.burn.case import Case, fill
 from tests.burn.compare import Outcome, compare, kolmogorov_smirnov
-from tests.burn.differential import Judge, campaign
-from tests.burn.draw import Draw
+from tests.burn.differential import Judge, campaign, sketches
+from tests.burn.draw import INTS, Draw
 from tests.burn.generators import Operand, Plan, families, forms_of, missing
 
 SEED = 1
@@ -57,6 +57,18 @@ def test_every_exemption_is_explained() -> None:
     names = [e.name for e in exemptions.EXEMPTIONS]
     assert len(set(names)) == len(names)
     assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_burn_executes_every_dtype(judge: Judge) -> None:
+    """What the families are run for: each form on each dtype, but for ints that Flex cannot multiply or average."""
+    among = [form for family in families() for form in forms_of(family) if form.path not in exemptions.CANNOT_RUN]
+    made = list(sketches(among, SEED, 8))
+    cases = [fill(s.form, s.plan, Draw(np.random.default_rng([SEED, n])), 0) for n, s in enumerate(made)]
+    outcomes = judge.burn(cases, SEED)
+    executed = {(s.form.path, s.dtype) for s, o in zip(made, outcomes, strict=True) if o.refusal is None}
+    never = {("NumericInt.Mean", d) for d in INTS if not d.is_signed}
+    never |= {("Int.Matmul", d) for d in INTS if d not in (ir.I32, ir.I64)}
+    assert {(s.form.path, s.dtype) for s in made} - executed == never
 
 
 def addition(elements: list[int]) -> Case:

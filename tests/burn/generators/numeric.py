@@ -1,13 +1,16 @@
 """Plans of arithmetic, comparisons, powers, clamps, scans, padding and random numbers."""
 
+import numpy as np
+
 import ir
 from ir.dtype import DType
 from ir.op import Op
 from ir.ops.numeric import DefaultDistribution, DistributionParams, PadBorder, PadConstant
 from ir.scalar import scalar
 from ir.shapes import Given
-from tests.burn.draw import BOOLS, Content, Draw, anything, broadcastable, dims, number, tame
+from tests.burn.draw import BOOLS, Content, Dims, Draw, anything, broadcastable, dims, number, tame
 from tests.burn.generators import EXACT, FUNCTION, MOVED, Again, Later, Operand, Plan, Slack, plans
+from tests.opcase import DTYPES
 
 
 def _pair(draw: Draw, kind: type[Op], dtype: DType, **static: object) -> Plan:
@@ -17,8 +20,15 @@ def _pair(draw: Draw, kind: type[Op], dtype: DType, **static: object) -> Plan:
     slack = Slack(ulps=64) if kind is ir.Powi and dtype.is_float else EXACT
     if draw.one_in(8):
         return Plan(kind, (Operand(shape, dtype), Again(0)), given=given, slack=slack)
-    operands = (Operand(broadcastable(draw, shape), dtype), Operand(broadcastable(draw, shape), dtype))
+    rhs = divisor if kind in (ir.Div, ir.Rem) and dtype.is_int else anything
+    operands = (Operand(broadcastable(draw, shape), dtype), Operand(broadcastable(draw, shape), dtype, rhs))
     return Plan(kind, operands, given=given, slack=slack)
+
+
+def divisor(draw: Draw, dims: Dims, dtype: DType) -> np.ndarray:
+    """Any value, 0 once in a while only: Burn panics there."""
+    made = anything(draw, dims, dtype)
+    return made if draw.one_in(12) else np.where(made == 0, DTYPES[dtype].type(1), made)
 
 
 COMPARISONS = (
