@@ -35,6 +35,7 @@ from ir.wire.messages import (
 )
 from ir.wire.release import PROTOCOL_2
 from ir.wire.values import SessionId, StreamId
+from jax_backend.cache import ProgramCache
 from jax_backend.host import from_numpy, to_numpy
 from jax_backend.metrics import Snapshot
 from jax_backend.remote import Host
@@ -43,6 +44,10 @@ from jax_backend.server import Options, Server
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 STREAM = StreamId(0)
 DIMS = (2, 3)
+SMALL = 1 << 20
+"""The limit of a message of the server that most tests use; Burn's is 1 GiB."""
+PROGRAMS = ProgramCache()
+"""Shared by all servers of a test run: a program that every one of them needs is compiled once."""
 _session_ids = count(1000)
 
 

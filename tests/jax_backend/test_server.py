@@ -9,7 +9,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -18,32 +17,27 @@ import pytest
 
 import ir
 from ir import F32, operation, tensor
-from ir.ops.control import DeviceId, ReduceOperation
-from ir.tensor import NOT_INIT, READ_WRITE, TensorId
-from ir.wire import codec
+from ir.tensor import NOT_INIT, READ_WRITE
 from ir.wire.messages import (
     Close,
     DTypeUsage,
-    ExposeTensorLocal,
-    ExposeTensorRemote,
-    ExternalCommMessage,
     RegisterOperation,
-    RegisterTensorLocal,
-    RegisterTensorRemote,
     Seed,
     TaskResponse,
 )
-from ir.wire.values import Address, PeerAddr, PeerId, SessionId, TensorRemote
+from ir.wire.values import SessionId
 from jax_backend import session_connection
 from jax_backend.answers import Answer, Read
 from jax_backend.cache import ProgramCache
 from jax_backend.custom_ops import default_custom_ops
-from jax_backend.remote import Host, Limits
+from jax_backend.remote import Host
 from tests.remote_client import (
     CONTINUATION,
     DIMS,
     PING,
     PONG,
+    PROGRAMS,
+    SMALL,
     STREAM,
     TEXT,
     Client,
@@ -51,7 +45,6 @@ from tests.remote_client import (
     RunningServer,
     WebSocket,
     add,
-    data,
     drop,
     failure,
     frames,
@@ -66,19 +59,6 @@ from tests.remote_client import (
     values,
     wait_for,
 )
-
-SMALL = 1 << 20
-"""The server's limit of a message here; Burn's is 1 GiB."""
-
-cache = ProgramCache()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    host = Host(jax.devices(), cache, limits=Limits(SMALL // 2, live_bytes=8 * SMALL), collective_s=2.0)
-    with running(host, max_message_bytes=SMALL, handshake_s=2.0, transfer_s=2.0) as server:
-        yield server
-
 
 # ---- the good case
 
@@ -233,7 +213,7 @@ def test_a_message_over_the_limit_is_refused(server: RunningServer) -> None:
 
 
 def test_a_message_over_1_gib_is_refused_before_it_is_sent() -> None:
-    with running(Host(jax.devices(), cache)) as server, undisturbed(server), Client(server.url) as client:
+    with running(Host(jax.devices(), PROGRAMS)) as server, undisturbed(server), Client(server.url) as client:
         client.raw.sendall(b"\x82\xff" + struct.pack(">Q", 2**30 + 1) + b"\0\0\0\0")
         assert client.close_code() == 1009
 
@@ -261,7 +241,7 @@ def test_a_wrong_device_index_is_refused(server: RunningServer) -> None:
 
 
 def test_a_wrong_token_is_refused() -> None:
-    with running(Host(jax.devices(), cache, token=b"secret")) as server:
+    with running(Host(jax.devices(), PROGRAMS, token=b"secret")) as server:
         for token in (b"", b"secre", b"secret2"):
             client = Client(server.url, token=token)
             assert client.hello().InitRefused == "Unauthorized"
@@ -286,7 +266,7 @@ def test_a_web_page_is_refused(server: RunningServer) -> None:
 
 
 def test_more_sessions_than_allowed_are_refused_in_words() -> None:
-    with running(Host(jax.devices(), cache), max_sessions=2) as server:
+    with running(Host(jax.devices(), PROGRAMS), max_sessions=2) as server:
         with (
             Client(server.url),
             Client(server.url),
@@ -431,150 +411,6 @@ def test_a_compilation_holds_up_nobody_else() -> None:
         np.testing.assert_array_equal(values(client.answer().content), np.zeros(DIMS))
 
 
-# ---- transfers
-
-
-@pytest.mark.parametrize("target_device", [0, 1])
-@pytest.mark.parametrize("target_first", [False, True])
-def test_a_tensor_moves_between_sessions_of_one_process(
-    server: RunningServer, target_device: int, target_first: bool
-) -> None:
-    with undisturbed(server), Client(server.url) as source, Client(server.url, device=target_device) as target:
-        source.tell(upload(0, 1.0), add(0, 0, 1))
-        expose = ExposeTensorLocal(STREAM, t(1, status=READ_WRITE), 40)
-        if not target_first:
-            source.ask(expose, sync(0))
-        target.tell(RegisterTensorLocal(STREAM, 40, TensorId(9)), add(9, 9, 10), read(1, 10))
-        if target_first:
-            time.sleep(0.1)
-            source.tell(expose)
-        np.testing.assert_array_equal(values(target.answer().content), np.full(DIMS, 4.0))
-        assert "last use is past" in failure(source.ask(read(2, 1)))
-
-
-def test_a_tensor_that_nobody_exposes_fails_after_a_while(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        content = client.ask(RegisterTensorLocal(STREAM, 41, TensorId(0)), read(0, 0))
-        assert "nobody exposed the tensor within 2 s" in failure(content)
-
-
-def test_a_client_gone_while_its_session_waits_for_a_tensor(server: RunningServer) -> None:
-    with undisturbed(server):
-        client = Client(server.url)
-        client.hello()
-        client.tell(upload(1, 1.0), RegisterTensorLocal(STREAM, 42, TensorId(0)), read(0, 0))
-        client.hang_up()
-
-
-def test_what_nobody_took_goes_with_its_session(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        client.ask(upload(0, 1.0), ExposeTensorLocal(STREAM, t(0, status=READ_WRITE), 43), sync(0))
-        assert server.snapshot().exposed_tensors == 1
-
-
-def remote(port: int, secret: int) -> tuple[tuple[int, ...], TensorRemote, PeerId]:
-    capability = tuple([secret, *range(1, 32)])
-    address = Address("ws", "127.0.0.1", port)
-    return capability, TensorRemote(capability, PeerAddr(WebSocket=address)), PeerId(WebSocket=address)
-
-
-@pytest.mark.parametrize("target_first", [False, True])
-def test_a_tensor_moves_from_server_to_server(server: RunningServer, target_first: bool) -> None:
-    capability, where, target_peer = remote(server.port, 5 + target_first)
-    with (
-        running(Host(jax.devices(), cache)) as other,
-        undisturbed(server),
-        undisturbed(other),
-        Client(server.url) as source,
-        Client(other.url) as target,
-    ):
-        expose = ExposeTensorRemote(STREAM, t(1, status=READ_WRITE), 1, capability, target_peer)
-        source.tell(upload(0, 1.5), add(0, 0, 1))
-        if not target_first:
-            source.ask(expose, sync(0))
-        target.tell(RegisterTensorRemote(STREAM, where, TensorId(0)), add(0, 0, 1), read(1, 1))
-        if target_first:
-            time.sleep(0.2)
-            source.tell(expose)
-        np.testing.assert_array_equal(values(target.answer().content), np.full(DIMS, 6.0))
-
-
-def test_a_source_that_is_not_there_fails_the_tensor(server: RunningServer) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with undisturbed(server), Client(server.url) as client:
-        content = client.ask(RegisterTensorRemote(STREAM, remote(port, 9)[1], TensorId(0)), read(0, 0))
-        assert f"ws://127.0.0.1:{port}/data" in failure(content)
-
-
-def test_a_server_fetches_from_its_peers_only(server: RunningServer) -> None:
-    where = TensorRemote(remote(1, 1)[0], PeerAddr(WebSocket=Address("ws", "10.1.2.3", 80)))
-    with undisturbed(server), Client(server.url) as client:
-        content = client.ask(RegisterTensorRemote(STREAM, where, TensorId(0)), read(0, 0))
-        assert "fetches nothing from 10.1.2.3:80; start it with --peer 10.1.2.3:80" in failure(content)
-
-
-def test_exposed_data_are_given_out_once_and_forgotten_in_time(server: RunningServer) -> None:
-    capability, _, peer = remote(server.port, 77)
-    key = int.from_bytes(bytes(capability[:8]), "little")
-    with undisturbed(server):
-        with Client(server.url) as client:
-            expose = ExposeTensorRemote(STREAM, t(0), 1, capability, peer)
-            client.ask(upload(0, 1.25), expose, sync(0))
-        other = WebSocket(f"{server.url}/data")
-        other.send(codec.encode(ExternalCommMessage(TensorRequest=key)))
-        assert codec.decode(other.receive(), ExternalCommMessage).Tensor == data(1.25)
-        other.hang_up()
-        with Client(server.url) as client:
-            client.ask(upload(0, 1.25), expose, sync(0))
-        assert server.snapshot().exposed_tensors == 1  # outlives its session, but not for long
-
-
-def test_an_undecodable_request_for_data_is_dropped(server: RunningServer) -> None:
-    with undisturbed(server):
-        other = WebSocket(f"{server.url}/data")
-        other.send(b"\xc1")
-        assert other.close_code() == 1006
-
-
-# ---- collectives
-
-
-def all_reduce(tensor_id: int, out: int) -> RegisterOperation:
-    devices = (DeviceId(0, 0), DeviceId(0, 1))
-    op = ir.AllReduce(t(tensor_id), t(out, status=NOT_INIT), ReduceOperation.Mean, devices)
-    return RegisterOperation(STREAM, operation(op))
-
-
-def test_sessions_of_one_client_reduce_over_their_devices(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as first, Client(server.url, device=1) as second:
-        for step in range(3):
-            first.tell(upload(0, 1.0 + step), all_reduce(0, 1), add(1, 1, 2), read(step, 2))
-            second.tell(upload(0, 4.0), all_reduce(0, 1), add(1, 1, 2), read(step, 2))
-            for client in (first, second):
-                np.testing.assert_array_equal(values(client.answer().content), np.full(DIMS, 5.0 + step))
-
-
-def test_a_device_that_does_not_come_fails_the_others_only(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as first:
-        second = Client(server.url, device=1)
-        second.hello()
-        content = first.ask(upload(0, 1.0), all_reduce(0, 1), read(0, 1))
-        assert "waited 2 s in vain for devices [1]" in failure(content)
-        np.testing.assert_array_equal(values(first.ask(read(1, 0))), np.full(DIMS, 1.0))
-        second.hang_up()
-
-
-def test_a_client_gone_in_the_middle_of_a_collective_leaves_at_once() -> None:
-    host = Host(jax.devices(), cache, collective_s=600)
-    with running(host) as server, undisturbed(server):
-        client = Client(server.url)
-        client.hello()
-        client.tell(upload(0, 1.0), all_reduce(0, 1), read(0, 1))
-        client.hang_up()
-
-
 # ---- defects
 
 
@@ -638,7 +474,7 @@ def test_a_recorded_session_holds_both_sides(tmp_path: Path) -> None:
     from jax_backend.recorder import Recorder
     from jax_backend.replay import recorded_reads, replay
 
-    with running(Host(jax.devices(), cache), capture=tmp_path) as server:
+    with running(Host(jax.devices(), PROGRAMS), capture=tmp_path) as server:
         with Client(server.url) as client:
             client.ask(upload(0, 1.25), add(0, 0, 1), read(0, 1))
         server.wait_until_empty()
