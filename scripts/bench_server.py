@@ -191,7 +191,6 @@ def in_burn(bench: Bench, name: str, way: str) -> tuple[float | str, Steps | Non
 
     if way != "remote":
         return measured("--device", way)
-    sys.path.insert(0, str(ROOT))
     from tests.burn.digits import stock_server
 
     with stock_server(bench.clients["plain"]) as url:
@@ -209,11 +208,10 @@ STEP_COLUMNS = (
     "ndarray",
     "Burn's server",
     "own time",
-    "budget of it",
+    "budget of own",
     "in calls",
-    "device",
-    "JAX device",
 )
+DEVICE_COLUMNS = ("device", "budget of device", "JAX device")
 
 
 def step_rows(bench: Bench, name: str) -> list[tuple[object, ...]]:
@@ -237,7 +235,8 @@ def step_rows(bench: Bench, name: str) -> list[tuple[object, ...]]:
         budget = max(jax_factor * jax_ms, floor_factor * floors[client])
         others = [value for value, _ in burn.values()]
         own = [ours.own, 0.3 * floors["plain"], ours.calls]
-        rows.append((name, client, ours.wall, budget, jax_ms, floors[client], *others, *own, ours.device, jax_device))
+        device = [ours.device, 1.1 * jax_device, jax_device] if bench.is_gpu else []
+        rows.append((name, client, ours.wall, budget, jax_ms, floors[client], *others, *own, *device))
     return rows
 
 
@@ -293,7 +292,6 @@ def executables(given: argparse.Namespace) -> dict[str, Path]:
     """The Rust clients, built where none are given."""
     if given.clients:
         return {client: Path(given.clients) / client for client in CLIENTS}
-    sys.path.insert(0, str(ROOT))
     from tests.burn.digits import DIGITS
     from tests.burn.oracle import build
 
@@ -341,10 +339,11 @@ def main() -> None:
         return
     bench = Bench(given, executables(given))
     if "steps" in parts:
-        report(f"ms per step, read every {given.read_every}", STEP_COLUMNS, each(bench, step_rows))
+        columns = (*STEP_COLUMNS, *(DEVICE_COLUMNS if bench.is_gpu else ()))
+        report(f"ms per step, read every {given.read_every}", columns, each(bench, step_rows))
     if "long" in parts:
         columns = ("program", "client", "programs", "last compiled in step", "budget")
-        memory = ("MiB", "at step", "growth until 1,000, %", "budget")
+        memory = ("MiB", "at step", "growth until 1,000, %", "budget of it")
         report("1,000 steps", [*columns, *memory], each(bench, long_rows))
     if "first" in parts:
         columns = ("program", "client", "disk cache", "s to step 1", "s to step 20", "programs")
