@@ -65,7 +65,7 @@ def test_a_tensor_moves_between_sessions_of_one_process(
 def test_a_tensor_that_nobody_exposes_fails_after_a_while(server: RunningServer) -> None:
     with undisturbed(server), Client(server.url) as client:
         content = client.ask(RegisterTensorLocal(STREAM, 41, TensorId(0)), read(0, 0))
-        assert "nobody exposed the tensor within 2 s" in failure(content)
+        assert "nobody exposed the tensor within 4 s" in failure(content)
 
 
 def test_a_client_gone_while_its_session_waits_for_a_tensor(server: RunningServer) -> None:
@@ -171,7 +171,7 @@ def test_a_device_that_does_not_come_fails_the_others_only(server: RunningServer
         second = Client(server.url, device=1)
         second.hello()
         content = first.ask(upload(0, 1.0), all_reduce(0, 1), read(0, 1))
-        assert "waited 2 s in vain for devices [1]" in failure(content)
+        assert "waited 6 s in vain for devices [1]" in failure(content)
         np.testing.assert_array_equal(values(first.ask(read(1, 0))), np.full(DIMS, 1.0))
         second.hang_up()
 
