@@ -60,11 +60,13 @@ class Bench:
     Args:
         given: the command line.
         clients: executable of each kind of client.
+        cache: folder for compiled programs: where steady steps are measured, compiling once is enough.
     """
 
-    def __init__(self, given: argparse.Namespace, clients: dict[str, Path]) -> None:
+    def __init__(self, given: argparse.Namespace, clients: dict[str, Path], cache: Path) -> None:
         self.given = given
         self.clients = clients
+        self.cache = cache
         self.is_gpu = given.device == "gpu"
         self.names = given.only.split(",") if given.only else list(PROGRAMS)
 
@@ -123,7 +125,7 @@ def through_server(bench: Bench, client: str, name: str) -> Measured:
     """Run a client against this project's server."""
     warm, steps, every = _plan(bench, client)
     marks: list[dict[str, float]] = []
-    with bench.server() as server:
+    with bench.server(cache=bench.cache) as server:
 
         def at_step(step: int) -> None:
             if step in (warm, warm + steps):
@@ -149,7 +151,7 @@ def _device_ms(bench: Bench, client: str, name: str) -> float:
     from _device_time import busy_share
 
     warm, steps, every = _plan(bench, client)
-    with tempfile.TemporaryDirectory() as folder, bench.server(trace=Path(folder)) as server:
+    with tempfile.TemporaryDirectory() as folder, bench.server(cache=bench.cache, trace=Path(folder)) as server:
         command = bench.command(client, name, "--url", server.url, steps=warm + steps, read_every=every)
         found = run(command, lambda step: server.toggle_trace() if step in (warm, warm + steps) else None)
         server.wait_for_trace(Path(folder))
@@ -337,10 +339,15 @@ def main() -> None:
         report("Small operations", columns, found)
     if parts == ["rate"]:
         return
-    bench = Bench(given, executables(given))
+    with tempfile.TemporaryDirectory() as cache:
+        print_tables(Bench(given, executables(given), Path(cache)), parts)
+
+
+def print_tables(bench: Bench, parts: Sequence[str]) -> None:
+    """One table per part that runs programs."""
     if "steps" in parts:
         columns = (*STEP_COLUMNS, *(DEVICE_COLUMNS if bench.is_gpu else ()))
-        report(f"ms per step, read every {given.read_every}", columns, each(bench, step_rows))
+        report(f"ms per step, read every {bench.given.read_every}", columns, each(bench, step_rows))
     if "long" in parts:
         columns = ("program", "client", "programs", "last compiled in step", "budget")
         memory = ("MiB", "at step", "growth until 1,000, %", "budget of it")
