@@ -76,13 +76,13 @@ def binary(draw: Draw, kind: type[Op], dtype: DType) -> Plan:
 
 @plans(ir.Matmul)
 def matmul(draw: Draw, kind: type[Op], dtype: DType) -> Plan:
-    """Batches that broadcast, sums of nothing."""
+    """Batches that broadcast, sums of nothing. Flex rounds the products of halves in batches."""
     batch = dims(draw, 0, 3)
     m, k, n = (0 if draw.one_in(20) else draw.pick((2, 3, 1, 5, 7)) for _ in range(3))
     content = tame if dtype.is_float else anything
     lhs = Operand((*broadcastable(draw, batch), m, k), dtype, content)
     rhs = Operand((*broadcastable(draw, batch), k, n), dtype, content)
-    return Plan(kind, (lhs, rhs), slack=Slack(ulps=1, terms=k) if dtype.is_float else EXACT)
+    return Plan(kind, (lhs, rhs), slack=Slack(ulps=1, terms=k, accumulator=dtype) if dtype.is_float else EXACT)
 
 
 @plans(ir.Cross)
