@@ -294,7 +294,7 @@ EXEMPTIONS: tuple[Exemption, ...] = (
     ),
     Exemption(
         "fused-product-and-sum",
-        "XLA's CPU programs fuse alpha * x + beta, so that the product cannot overflow before an infinite beta is added",
+        "XLA's CPU programs fuse alpha * x + beta, so that the product does not overflow before beta is added",
         differs(ir.HardSigmoid, when=has_infinite_offset),
     ),
     Exemption(
