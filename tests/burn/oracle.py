@@ -8,6 +8,7 @@ process died or fell silent has `{"abort": why}`, and the next case meets a fres
 """
 
 import contextlib
+import fcntl
 import os
 import resource
 import select
@@ -22,6 +23,8 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import msgspec
+
+from tests.burn.cache import cache_dir
 
 HERE = Path(__file__).parent
 ORACLE = HERE / "oracle"
@@ -38,7 +41,7 @@ class OracleError(RuntimeError):
 def build(project_dir: Path, *, features: Sequence[str] = (), release: bool = False) -> Path:
     """Build a cargo project (again) and return its executable.
 
-    What cargo makes lies in `$XDG_CACHE_HOME/burn-xla/cargo/<project>[-<feature>...]`, outside the checkout: a first
+    All projects share what cargo makes, in `cargo/shared` of `cache_dir()`, since they use the same crates: the first
     build takes minutes, one without changes well under a second. `release` is for measuring; a debug build computes
     the same numbers.
 
@@ -47,19 +50,33 @@ def build(project_dir: Path, *, features: Sequence[str] = (), release: bool = Fa
     """
     manifest = project_dir / "Cargo.toml"
     package = tomllib.loads(manifest.read_text())["package"]["name"]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = cache / "burn-xla" / "cargo" / "-".join([project_dir.name, *features])
+    target = cache_dir() / "cargo" / "shared"
+    profile = "release" if release else "debug"
+    executable = target / "bin" / profile / "-".join([package, *features]).replace("/", "-")
+    executable.parent.mkdir(parents=True, exist_ok=True)
     command = ["cargo", "build", "--quiet", "--manifest-path", str(manifest), "--features", ",".join(features)]
     command += ["--release"] if release else []
+    # Whatever its features, cargo gives a program the same name: nobody else builds until it is out of the way.
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _cargo(command, target)
+        built = target / profile / package
+        if not executable.exists() or not executable.samefile(built):
+            link = executable.with_name(f"{executable.name}.new")
+            link.unlink(missing_ok=True)
+            link.hardlink_to(built)
+            link.replace(executable)
+    return executable
+
+
+def _cargo(command: list[str], target: Path) -> None:
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
     try:
-        done = subprocess.run(
-            command, env={**os.environ, "CARGO_TARGET_DIR": str(target)}, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise OracleError("cargo is not installed: see https://rustup.rs, Rust 1.95 or newer") from error
     if done.returncode:
-        raise OracleError(f"building {project_dir.name} failed:\n{done.stderr[-4000:]}")
-    return target / ("release" if release else "debug") / package
+        raise OracleError(f"`{' '.join(command)}` failed:\n{done.stderr[-4000:]}")
 
 
 class Oracle:
