@@ -38,11 +38,7 @@ AXIS: Final = "devices"
 MAX_PROGRAMS: Final = 256
 """Programs that a `Spmd` keeps; the oldest goes first."""
 
-LAUNCH: Final = threading.Lock()
-"""Held while a program of several devices is handed to them.
-
-Two threads that each start one could reach the devices in different orders, and each would wait for the other.
-"""
+_LAUNCH: Final = threading.Lock()
 
 Operand: TypeAlias = "jax.Array | np.ndarray | Sequence[jax.Array]"
 """Rows per device: an array (devices, ...), or the arrays of the single devices; over several processes, of theirs."""
@@ -276,9 +272,22 @@ class Spmd:
         if packer.num_words:
             key = self._random.take(graph.num_random) if graph.num_random else ()
             given.append(packer.pack(bound.scalars, bound.starts, key))
-        with LAUNCH:
-            results = found.compiled(*given)
+        results = launch(found.compiled, given)
         return dict(zip(plan.outputs, results, strict=True))
+
+
+def launch(compiled: jax.stages.Compiled, arguments: Sequence[Any]) -> Any:
+    """Run a program of several devices, one at a time.
+
+    Two threads that each start one could reach the devices in different orders, and each would wait for the other. On
+    CPU the devices share a pool of threads as well, so that two programs under way can hold all of it and wait for
+    each other, until XLA aborts the process: there the next one starts when this one has ended.
+    """
+    with _LAUNCH:
+        results = compiled(*arguments)
+        if any(d.platform == "cpu" for array in jax.tree.leaves(results)[:1] for d in array.devices()):
+            jax.block_until_ready(results)
+    return results
 
 
 def run_spmd(

@@ -26,7 +26,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ir.errors import IrError, StreamError
 from ir.ops.control import AllReduce, ReduceOperation
 from ir.tensor import READ_WRITE
-from jax_backend.collective import AXIS, LAUNCH, group_of
+from jax_backend.collective import AXIS, group_of, launch
 from jax_backend.handles import HandleTable
 from jax_backend.ops.control import reduce_over
 from jax_backend.types import Device
@@ -340,10 +340,9 @@ class _Reducer:
             self._compiled = jax.jit(whole, donate_argnums=(0,) if donates else ()).lower(aval).compile()
 
     def __call__(self, parts: Sequence[_Part]) -> list[jax.Array]:
-        """The result on each device, in their order; does not wait for the devices."""
+        """The result on each device, in their order; waits for the devices on CPU alone."""
         arrays = [part.array if self._has_axis else part.array.reshape(1) for part in parts]
         joined = jax.make_array_from_single_device_arrays(self._shape, self._sharding, arrays)
-        with LAUNCH:
-            result = self._compiled(joined)
+        result = launch(self._compiled, [joined])
         shards = [result.addressable_data(n) for n in range(len(parts))]
         return shards if self._has_axis else [shard.reshape(()) for shard in shards]
