@@ -118,6 +118,11 @@ def has_scalar_beyond_f16(d: Difference) -> bool:
     return is_f16 and any(65504 < abs(s.value) < math.inf for s in _scalars(d))
 
 
+def has_infinite_exponent(d: Difference) -> bool:
+    """The static exponent is NaN or infinite."""
+    return not math.isfinite(d.case.op.rhs.value)  # type: ignore[attr-defined]
+
+
 def has_zero_divisor(d: Difference) -> bool:
     """A divisor of 0; or -1, by which i64's smallest number overflows."""
     if scalars := _scalars(d):
@@ -194,6 +199,11 @@ EXEMPTIONS: tuple[Exemption, ...] = (
         "scalar-beyond-i64",
         "Burn unwraps a scalar as i64, as u64 for U64, or as the dtype; ours wraps it, as Burn does on other paths",
         panics(r"`Option::unwrap\(\)` on a `None` value.*ops/int\.rs", when=has_wide_scalar),
+    ),
+    Exemption(
+        "power-of-infinity",
+        "Burn asks whether the exponent is whole by way of i64, and unwraps; ours takes IEEE's power",
+        panics(r"`Option::unwrap\(\)` on a `None` value.*scalar\.rs", ir.PowfScalar, when=has_infinite_exponent),
     ),
     Exemption(
         "clamp-with-crossed-bounds",
