@@ -105,6 +105,8 @@ def test_the_commands_of_the_readme_exist() -> None:
     for program, *arguments in named:
         if program == "burn-xla":
             assert arguments[0] in COMMANDS
+        elif program == "cargo":
+            assert (ROOT / arguments[arguments.index("--manifest-path") + 1]).is_file()
         else:
             assert os.access(ROOT / program, os.X_OK), program
 
