@@ -107,8 +107,6 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self._symbols: dict[Hashable, Symbol] = {}
-        self.generation = 0
-        """Counts how often symbols were forgotten: whoever holds some is to let go of them then."""
 
     def __len__(self) -> int:
         return len(self._symbols)
@@ -138,7 +136,6 @@ class SymbolTable:
     def keep_only(self, used: set[Symbol]) -> None:
         """Forget every symbol that is not in `used`."""
         self._symbols = {content: symbol for content, symbol in self._symbols.items() if symbol in used}
-        self.generation += 1
 
 
 def op_symbol(op: Op, num_inputs: int, num_operands: int) -> Symbol:

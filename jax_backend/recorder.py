@@ -110,7 +110,7 @@ class Recorder(TensorRecorder):
             self.fail([t.id.value for t in op.outputs], reason)
             self._free_failed(op)
             return
-        # As `append`, without the call: this line runs once per operation of every client.
+        # As `_append`, without the call: this line runs once per operation of every client.
         self._pending.append(entry)
         self._pending_ops += 1
         if self._pending_ops >= self._next_look:
@@ -165,7 +165,7 @@ class Recorder(TensorRecorder):
             if entry.symbol.has_collective:
                 self._append_each(entry)
             elif entry.symbol.weight:
-                self.append(entry)
+                self._append(entry)
             for freed in entry.freed if not entry.symbol.weight else ():
                 self.drop(freed)
 
@@ -304,8 +304,7 @@ class Recorder(TensorRecorder):
                 self._run_first(length)
         self._clear_pending()
 
-    def append(self, entry: Entry) -> None:
-        """Append an element of the stream that was taken apart before; nothing is checked."""
+    def _append(self, entry: Entry) -> None:
         self._pending.append(entry)
         self._pending_ops += entry.symbol.weight
         if self._pending_ops >= self._next_look:
@@ -320,7 +319,7 @@ class Recorder(TensorRecorder):
             elif isinstance(op, SyncCollective):
                 self._runner.settle_next()
             else:
-                self.append(self._symbols.entry(op))
+                self._append(self._symbols.entry(op))
             inner.update(t.id.value for t in op.outputs)
         for id in inner.difference(entry.ids).union(entry.freed):
             self.drop(id)

@@ -37,7 +37,6 @@ from ir.wire.messages import (
     TaskResponseContent,
     UnitRefusal,
     decode_batch,
-    split_batch,
 )
 from ir.wire.release import PROTOCOL_1, PROTOCOL_2, Release
 from ir.wire.values import DeviceSettings, FloatDType, IntDType, QuantConfig, QuantPropagation
@@ -45,7 +44,6 @@ from jax_backend.answers import Answer, Greeting, encode, response_of
 from jax_backend.cache import ProgramCache
 from jax_backend.dispatch import Dispatcher, Handed, Transfer, Transfers
 from jax_backend.exchange import Exchange
-from jax_backend.fast_lane import FastLane
 from jax_backend.recorder import Recorder
 from jax_backend.rendezvous import Member, Rendezvous
 from jax_backend.types import Device
@@ -142,7 +140,6 @@ class RemoteSession:
         self._session_id: int | None = None
         self._dispatcher: Dispatcher | None = None
         self._member: Member | None = None
-        self._lane: FastLane | None = None
         self._held: Sequence[RemoteMessage] = ()
 
     @property
@@ -161,22 +158,12 @@ class RemoteSession:
             return []
         if self._dispatcher is None:
             return self._greet(frame)
-        lane = self._lane
-        rest = lane.take(frame) if lane is not None else frame
-        if rest is None:
-            self._check_counts()
-            return []
         try:
-            messages = decode_batch(rest, self.release)
+            messages = decode_batch(frame, self.release)
         except WireError as error:
             self.end = End(f"undecodable batch: {error}")
             return []
-        answers = self._run(messages)
-        if lane is not None:
-            for message, data in zip(messages, split_batch(rest), strict=True):
-                if isinstance(message, RegisterOperation):
-                    lane.learn(bytes(data), message.operation)
-        return answers
+        return self._run(messages)
 
     def supply(self, value: Handed | TensorData) -> list[Answer]:
         """Bring the tensor that `awaits` names, or the reason why it does not come, and go on."""
@@ -229,7 +216,9 @@ class RemoteSession:
             if dispatcher.awaits is not None:
                 self._held = messages[place:]
                 break
-        self._check_counts()
+        limits, recorder = self._host.limits, dispatcher.recorder
+        if len(recorder.handles) > limits.tensors or recorder.num_graphs > limits.graphs:
+            self._check_counts(recorder)
         return answers
 
     def _ended_by(self, message: SessionInit | Close) -> End:
@@ -239,14 +228,14 @@ class RemoteSession:
             return End("Close names another session")
         return End("closed by the client", is_error=False)
 
-    def _check_counts(self) -> None:
-        limits, recorder = self._host.limits, self.recorder
-        assert recorder is not None
-        num_tensors, num_graphs = len(recorder.handles), recorder.num_graphs
-        if num_tensors > limits.tensors:
-            self.end = End(f"expected at most {limits.tensors:,} tensors, got {num_tensors:,}: raise --max-tensors")
-        elif num_graphs > limits.graphs:
-            self.end = End(f"expected at most {limits.graphs:,} graphs, got {num_graphs:,}: raise --max-graphs")
+    def _check_counts(self, recorder: Recorder) -> None:
+        limits = self._host.limits
+        for what, got, limit in (
+            ("tensors", len(recorder.handles), limits.tensors),
+            ("graphs", recorder.num_graphs, limits.graphs),
+        ):
+            if got > limit:
+                self.end = End(f"expected at most {limit:,} {what}, got {got:,}: raise --max-{what}")
 
     # ---- handshake
 
@@ -284,8 +273,6 @@ class RemoteSession:
             max_bytes=host.limits.live_bytes,
         )
         self.device_index = device_index
-        if host.verify is Level.off and not self.release.changes:
-            self._lane = FastLane(recorder.append, recorder.drop, host.cache.symbols)
         self._dispatcher = Dispatcher(
             recorder,
             host.transfers,
