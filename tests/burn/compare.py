@@ -125,8 +125,8 @@ def differing(case: Case, ours: Array, burn: Array) -> Array:
         if operand.dtype.kind == "f":
             largest *= max(1.0, float(np.max(np.abs(operand), initial=0, where=np.isfinite(operand)))) ** slack.degree
     got, want = ours.astype(np.float64), burn.astype(np.float64)
-    # XLA's CPU programs flush denormals, so what is smaller than the smallest normal number counts as 0.
-    allowed = float(finfo.tiny)
+    # XLA's CPU programs flush denormals that they compute: what is below the smallest normal number counts as 0.
+    allowed = 0.0 if slack.signed_zero else float(finfo.tiny)
     with np.errstate(invalid="ignore", over="ignore"):
         allowed = allowed + slack.ulps * float(finfo.eps) * np.abs(want)
         if slack.terms:
