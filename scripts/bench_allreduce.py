@@ -1,16 +1,23 @@
-"""All-reduce of one call or of several at once: ours, in a program and between recorders, beside jax's own.
+"""All-reduce of one call or of several at once: ours, in a program and between recorders, beside jax's and torch's.
 
-    python scripts/bench_allreduce.py --devices 2,4 --sizes 4K,1M,64M --parts 1,16
+    python scripts/bench_allreduce.py --devices 2,4 --sizes 4K,1M,64M --parts 1,16 --torch python
 
 Bus bandwidth is 2 (n - 1) / n * bytes / time, as NCCL's tests define it. Without GPUs, fake CPU devices are used.
+`--torch` names an interpreter that has torch: its torch.distributed (NCCL, or gloo on a CPU) reduces the same sizes,
+one process per device, between our own rows.
 """
 
 import argparse
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -92,6 +99,32 @@ def between_recorders(devices: Sequence[jax.Device], length: int, parts: int) ->
     return call
 
 
+@contextmanager
+def torch_processes(python: str, world: int) -> Iterator[Callable[[int, int, int], float]]:
+    """torch.distributed in `world` processes: seconds of a round for (length, parts, rounds)."""
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Path(__file__).with_name("_torch_all_reduce.py")
+        args = [python, str(worker)], [str(world), str(Path(folder, "store"))]
+        processes = [
+            subprocess.Popen([*args[0], str(rank), *args[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for rank in range(world)
+        ]
+
+        def ask(length: int, parts: int, rounds: int) -> float:
+            for process in processes:
+                assert process.stdin
+                process.stdin.write(f"{length} {parts} {rounds}\n")
+                process.stdin.flush()
+            assert processes[0].stdout
+            return float(processes[0].stdout.readline())
+
+        try:
+            yield ask
+        finally:
+            for process in processes:
+                process.communicate(timeout=60)
+
+
 def interleaved(calls: dict[str, Callable[[], object]], budget_s: float) -> dict[str, float]:
     """Seconds of one call of each, the median of calls in turn, so that a drift of the machine meets all."""
     for call in calls.values():
@@ -106,6 +139,32 @@ def interleaved(calls: dict[str, Callable[[], object]], budget_s: float) -> dict
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def table(
+    devices: Sequence[jax.Device], given: argparse.Namespace, torch: Callable[[int, int, int], float] | None
+) -> list[tuple[object, ...]]:
+    """The rows of one number of devices; each is said on standard error as soon as it is known."""
+    rows: list[tuple[object, ...]] = []
+    number = len(devices)
+    for size in given.sizes:
+        for parts in given.parts:
+            length = max(1, size // 4 // parts)
+            calls = {
+                "pmap": plain(devices, length, parts, with_pmap=True),
+                "shard_map": plain(devices, length, parts, with_pmap=False),
+                "ours, in a program": in_program(devices, length, parts),
+                "ours, between recorders": between_recorders(devices, length, parts),
+            }
+            times = interleaved(calls, given.seconds)
+            if torch:
+                rounds = int(min(1000, max(5, given.seconds / 4 / times["pmap"])))
+                times["torch.distributed"] = torch(length, parts, rounds)
+            for how, seconds in times.items():
+                moved = 2 * (number - 1) / number * 4 * length * parts
+                rows.append((how, number, size, parts, seconds * 1e6, moved / seconds / 1e9))
+                print(*rows[-1], sep="\t", file=sys.stderr, flush=True)
+    return rows
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -113,6 +172,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=sizes, default=sizes("4K,64K,1M,16M"), help="bytes per device and call")
     parser.add_argument("--parts", type=numbers, default=[1], help="tensors that share those bytes")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each row of the table's four columns")
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has torch, for its column")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if os.environ.get("JAX_PLATFORMS") == "cpu" or not os.path.exists("/dev/nvidia0"):
@@ -122,18 +182,11 @@ def main() -> None:
         devices = jax.devices()[:number]
         if len(devices) < number:
             parser.error(f"expected {number} devices, got {len(devices)}")
-        for size in given.sizes:
-            for parts in given.parts:
-                length = max(1, size // 4 // parts)
-                calls = {
-                    "pmap": plain(devices, length, parts, with_pmap=True),
-                    "shard_map": plain(devices, length, parts, with_pmap=False),
-                    "ours, in a program": in_program(devices, length, parts),
-                    "ours, between recorders": between_recorders(devices, length, parts),
-                }
-                for how, seconds in interleaved(calls, given.seconds).items():
-                    moved = 2 * (number - 1) / number * 4 * length * parts
-                    rows.append((how, number, size, parts, seconds * 1e6, moved / seconds / 1e9))
+        if given.torch:
+            with torch_processes(given.torch, number) as ask:
+                rows += table(devices, given, ask)
+        else:
+            rows += table(devices, given, None)
     columns = ("how", "devices", "bytes", "parts", "us per call", "bus GB/s")
     report(f"All-reduce of f32 on {jax.devices()[0].device_kind}", columns, rows)
 
