@@ -63,29 +63,54 @@ def attention(
     softcap: Array | None,
 ) -> Array:
     """Scores in float32 at least, in Burn's order: scale, softcap, mask, causal, bias, softmax."""
-    is_causal = op.options.is_causal
-
-    def plain(query: Array, key: Array, value: Array) -> Array:
-        dtype = widen_half(query).dtype
-        by_query, shared = zip(*(_split_by_query(x) for x in (mask, attn_bias)), strict=True)
-        scoring = _Scoring(
-            key,
-            shared[0],
-            shared[1],
-            jnp.asarray(query.shape[3] ** -0.5, dtype) if scale is None else scale.astype(dtype),
-            None if softcap is None else softcap.astype(dtype),
-            dot_precision(op.query.dtype),
-            key.shape[2] - query.shape[2] if is_causal else None,
-        )
-        batch, heads, count, width = query.shape
-        grouped = query.reshape(batch, key.shape[1], heads // key.shape[1], count, width)
-        rows = _Query(grouped, jnp.arange(count), *by_query)
-        return _attend(rows, scoring, widen_half(value)).astype(query.dtype).reshape(op.out.shape.dims)
-
+    plain = partial(
+        scaled_attention,
+        mask=mask,
+        attn_bias=attn_bias,
+        scale=scale,
+        softcap=softcap,
+        is_causal=op.options.is_causal,
+        precision=dot_precision(op.query.dtype),
+    )
     if mask is attn_bias is scale is softcap is None and _suits_cudnn(op) and _has_cudnn():
-        fused = partial(_fused_attention, is_causal=is_causal)
+        fused = partial(_fused_attention, is_causal=op.options.is_causal)
         return lax.platform_dependent(query, key, value, cuda=fused, default=plain)
     return plain(query, key, value)
+
+
+def scaled_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    precision: lax.Precision,
+    mask: Array | None = None,
+    attn_bias: Array | None = None,
+    scale: Array | None = None,
+    softcap: Array | None = None,
+    is_causal: bool = False,
+) -> Array:
+    """softmax(scores) times value, (B, H, Q, d), (B, Hkv, K, d), (B, Hkv, K, dv) -> (B, H, Q, dv).
+
+    Query head h uses key head h // (H / Hkv). `mask` hides keys where it is true; it and `attn_bias` are (B, H, Q, K),
+    each axis perhaps 1. Under `is_causal` the last query sees the last key. The scale is d^-1/2 where none is given.
+    """
+    dtype = widen_half(query).dtype
+    by_query, shared = zip(*(_split_by_query(x) for x in (mask, attn_bias)), strict=True)
+    scoring = _Scoring(
+        key,
+        shared[0],
+        shared[1],
+        jnp.asarray(query.shape[3] ** -0.5, dtype) if scale is None else scale.astype(dtype),
+        None if softcap is None else softcap.astype(dtype),
+        precision,
+        key.shape[2] - query.shape[2] if is_causal else None,
+    )
+    batch, heads, count, width = query.shape
+    grouped = query.reshape(batch, key.shape[1], heads // key.shape[1], count, width)
+    rows = _Query(grouped, jnp.arange(count), *by_query)
+    attended = _attend(rows, scoring, widen_half(value)).astype(query.dtype)
+    return attended.reshape(batch, heads, count, value.shape[3])
 
 
 def _split_by_query(x: Array | None) -> tuple[Array | None, Array | None]:
