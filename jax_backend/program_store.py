@@ -93,7 +93,7 @@ def program_key(
         return None
     fixed = [None if t else s for t, s in zip(traced, starts, strict=True)]
     content: list[Any] = [
-        [(op.kind, op) for op in graph.ops],
+        [(type(op).__module__, op.kind, op) for op in graph.ops],  # Burn and Meganeura share names
         [graph.inputs, graph.outputs, fixed, list(donated)],
         [device.platform, device.device_kind, device.id, str(precision)],
     ]
