@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from ir.dtype import StrEnum
 from ir.stream import Symbol
 
 HASH_WINDOW: Final = 32
@@ -28,6 +29,26 @@ class Limits(NamedTuple):
     min_ops: int = 512
     max_ops: int = 2048
     hold: int = 8192
+
+
+class Rule(StrEnum):
+    """Why a program ends where it does."""
+
+    KNOWN = "known"
+    """A program of these operations exists already."""
+    END = "end"
+    """A read, a sync, or something that enters no program follows."""
+    REPEAT = "repeat"
+    """A period of a loop, or what comes before its first one, ends here."""
+    HASH = "hash"
+    """No loop was found; the content decides."""
+
+
+class Cut(NamedTuple):
+    """A program to make of what is pending: how many elements, and why they end there."""
+
+    length: int
+    rule: Rule
 
 
 class Segmenter:
@@ -47,44 +68,44 @@ class Segmenter:
         """The sizes in force."""
         return self._limits
 
-    def known(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[int]:
-        """Rule (a): lengths of a chain of known programs from the start of `symbols`.
+    def known(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[Cut]:
+        """Rule (a): a chain of known programs from the start of `symbols`.
 
         The chain covers all of it, or, unless `at_end` asks for that, at least `min_ops` operations; empty if there
         is none.
         """
         chain, reaches_end = self._chain(symbols)
         if reaches_end or (not at_end and _weight(symbols[: sum(chain)]) >= self._limits.min_ops):
-            return chain
+            return _cuts(chain, Rule.KNOWN)
         return []
 
-    def cut(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[int]:
-        """Lengths of the programs to make of `symbols`, from its start.
+    def cut(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[Cut]:
+        """The programs to make of `symbols`, from its start.
 
         With `at_end` (a read, a sync) they cover all of it; else (`hold` reached) a rest may stay pending.
         """
-        lengths: list[int] = []
+        cuts: list[Cut] = []
         place = 0
         while place < len(symbols):
             rest = symbols[place:]
             found = self._decide(rest, at_end=at_end)
-            lengths += found
-            place += sum(found)
+            cuts += found
+            place += sum([c.length for c in found])
             if not at_end and (not found or _weight(symbols[place:]) < self._limits.hold):
                 break
-        return lengths
+        return cuts
 
-    def _decide(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[int]:
+    def _decide(self, symbols: Sequence[Symbol], *, at_end: bool) -> list[Cut]:
         chain, reaches_end = self._chain(symbols)
         if reaches_end or _weight(symbols[: sum(chain)]) >= self._limits.min_ops:
-            return chain
+            return _cuts(chain, Rule.KNOWN)
         if at_end and _weight(symbols) <= self._limits.min_ops:
-            return [len(symbols)]
+            return [Cut(len(symbols), Rule.END)]
         if repeat := self._repeat(symbols, at_end=at_end):
-            return repeat
+            return _cuts(repeat, Rule.REPEAT)
         if at_end and _weight(symbols) <= self._limits.max_ops:
-            return [len(symbols)]
-        return [self._hash_cut(symbols)]
+            return [Cut(len(symbols), Rule.END)]
+        return [Cut(self._hash_cut(symbols), Rule.HASH)]
 
     def _chain(self, symbols: Sequence[Symbol]) -> tuple[list[int], bool]:
         """The longest chain of known programs from the start, and whether it covers everything.
@@ -197,6 +218,10 @@ def longest_run(symbols: Sequence[Symbol]) -> tuple[int, int]:
         if length >= 2 * period and length > best[1]:
             best = (period, length)
     return best
+
+
+def _cuts(lengths: Sequence[int], rule: Rule) -> list[Cut]:
+    return [Cut(length, rule) for length in lengths]
 
 
 def _weight(symbols: Sequence[Symbol]) -> int:

@@ -172,6 +172,7 @@ class ProgramCache:
         config = Config(self.custom_ops, self.precision, self._store)
         executable = Executable(graph, device, starts, traced, donations, config)
         elapsed = time.perf_counter() - began
+        executable.reason, executable.compile_s = reason, elapsed
         with self._lock:
             if not program.executables:
                 self._index(key)

@@ -123,6 +123,7 @@ class Executable:
     """
 
     __slots__ = (
+        "compile_s",
         "compiled",
         "donated",
         "from_disk",
@@ -130,6 +131,7 @@ class Executable:
         "new_bytes",
         "outputs",
         "packer",
+        "reason",
         "size_bytes",
         "starts",
         "traced",
@@ -166,6 +168,9 @@ class Executable:
         self.size_bytes: Final = _size(memory, "generated_code")
         self.new_bytes: Final = _size(memory, "output") - _size(memory, "alias") + _size(memory, "temp")
         """Bytes that a call takes beyond its inputs; 0 where the backend does not say."""
+        self.reason = ""
+        """Why it was made, and how long that took: whoever made it says so."""
+        self.compile_s = 0.0
 
     def __call__(self, inputs: Sequence[Array], pack: np.ndarray | None) -> Sequence[Array]:
         """Run. Returns the outputs in the order of `graph.outputs`; does not wait for them."""

@@ -122,12 +122,17 @@ def run_graph(
 
     for position, op in enumerate(graph.ops):
         try:
-            with jax.named_scope(op.kind):
+            with jax.named_scope(scope(op, position)):
                 outputs = run_op(op, lambda t: env[t.id.value], next_scalar, next_start, next_key, custom_ops)
         except Exception as reason:
             raise OperationError(position, len(graph.ops), op, reason) from reason
         env.update(zip((t.id.value for t in op.outputs), outputs, strict=True))
     return tuple(env[value] for value in graph.outputs)
+
+
+def scope(op: Op, position: int) -> str:
+    """What the instructions of an operation are named in its program's HLO."""
+    return f"{op.kind}.{position}"
 
 
 def draw_key(key: Array, offset: int) -> Array:

@@ -17,7 +17,7 @@ from ir.graph import RegisteredGraph
 from ir.op import Op
 from ir.operation import GraphBindings, OperationIr
 from ir.ops.control import AllReduce, Drop, Init, SyncCollective
-from ir.segment import Limits, Segmenter
+from ir.segment import Cut, Limits, Segmenter
 from ir.stream import Entry
 from ir.tensor import READ_WRITE, Shape, TensorData, TensorId, TensorIr, TensorStatus
 from ir.verify import Level, StreamVerifier
@@ -27,7 +27,7 @@ from jax_backend.handles import HandleTable
 from jax_backend.reads import ReadResult
 from jax_backend.rendezvous import Member, all_reduce
 from jax_backend.rng import RandomState
-from jax_backend.runner import RecorderStats, Runner
+from jax_backend.runner import RecorderStats, Runner, Watch
 from jax_backend.tensor import TensorRecorder
 from jax_backend.types import Device
 
@@ -49,6 +49,7 @@ class Recorder(TensorRecorder):
         limits: sizes of programs, see `ir.segment`.
         max_bytes: of live tensors and of what a program makes beside them; by default no limit.
         member: its part in collectives with other recorders; it decides the device.
+        watch: sees each call of a compiled program, and makes it; by default it is only made.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Recorder(TensorRecorder):
         limits: Limits | None = None,
         max_bytes: float = math.inf,
         member: Member | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.device: Final = member.device if member else device or jax.devices()[0]
         self.cache: Final = ProgramCache() if cache is None else cache
@@ -75,7 +77,9 @@ class Recorder(TensorRecorder):
         self._symbols = self.cache.symbols
         self._segmenter = Segmenter(self.cache.starting_with, limits)
         self._random = RandomState(seed)
-        self._runner = Runner(self.device, self.cache, self.handles, self._random, self.stats, name=name, eager=eager)
+        self._runner = Runner(
+            self.device, self.cache, self.handles, self._random, self.stats, name=name, eager=eager, watch=watch
+        )
         self._graphs: dict[int, RegisteredGraph] = {}
         self._pending: list[Entry] = []
         self._pending_ops = 0
@@ -300,8 +304,8 @@ class Recorder(TensorRecorder):
         """Run everything that is pending."""
         self.drop_unreachable()
         if self._pending:
-            for length in self._segmenter.cut([e.symbol for e in self._pending], at_end=True):
-                self._run_first(length)
+            for cut in self._segmenter.cut([e.symbol for e in self._pending], at_end=True):
+                self._run_first(cut)
         self._clear_pending()
 
     def _append(self, entry: Entry) -> None:
@@ -332,20 +336,21 @@ class Recorder(TensorRecorder):
         symbols = [e.symbol for e in self._pending]
         limits = self._segmenter.limits
         if self._pending_ops >= limits.hold:
-            lengths = self._segmenter.cut(symbols, at_end=False)
+            cuts = self._segmenter.cut(symbols, at_end=False)
         else:
-            lengths = self._segmenter.known(symbols, at_end=False)
-        for length in lengths:
-            self._run_first(length)
+            cuts = self._segmenter.known(symbols, at_end=False)
+        for cut in cuts:
+            self._run_first(cut)
         self._next_look = (self._pending_ops // limits.max_ops + 1) * limits.max_ops
 
-    def _run_first(self, length: int) -> None:
+    def _run_first(self, cut: Cut) -> None:
+        length = cut.length
         entries, self._pending = self._pending[:length], self._pending[length:]
         self._pending_ops -= sum([e.symbol.weight for e in entries])
         dropped = {i: place for i, place in self._dropped.items() if place <= length}
         self._dropped = {i: place - length for i, place in self._dropped.items() if place > length}
         self._forget_looks()
-        self._runner.run(entries, dropped)
+        self._runner.run(entries, dropped, cut.rule)
 
     def _free_failed(self, op: Op) -> None:
         for t in op.inputs:

@@ -5,20 +5,22 @@ too, and everything else lives on.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 import jax
+import numpy as np
 
 from ir.errors import IrError, ShapeError, UnknownHandle
 from ir.op import Op
+from ir.segment import Rule
 from ir.stream import Entry, Segment, concrete_ops, segment, survivors
 from jax_backend import host
 from jax_backend.cache import ProgramCache
 from jax_backend.eager import run_eagerly
-from jax_backend.executable import abstract_value
+from jax_backend.executable import Executable, abstract_value
 from jax_backend.handles import HandleTable
 from jax_backend.interpreter import OperationError
 from jax_backend.ops._shared import precision
@@ -28,6 +30,23 @@ from jax_backend.types import Device
 _INNER_IDS: Final = 1 << 63
 """Ids from here on are ours: what stays inside a registered graph, should it run operation by operation."""
 _MAX_UNREPORTED: Final = 100
+
+
+class Call(NamedTuple):
+    """A compiled program about to run: on what, and why it ends where it does. The donated inputs are gone after it."""
+
+    executable: Executable
+    inputs: Sequence[jax.Array]
+    pack: np.ndarray | None
+    rule: Rule
+
+    def make(self) -> Sequence[jax.Array]:
+        """Run it, once. Returns the outputs without waiting for them."""
+        return self.executable(self.inputs, self.pack)
+
+
+Watch: TypeAlias = Callable[[Call], Sequence[jax.Array]]
+"""Sees a call, makes it, returns its outputs."""
 
 
 @dataclass
@@ -55,6 +74,7 @@ class Runner:
         stats: what is counted.
         name: the stream, in reports.
         eager: run operation by operation, uncompiled.
+        watch: makes each call of a compiled program.
     """
 
     def __init__(
@@ -67,6 +87,7 @@ class Runner:
         *,
         name: str,
         eager: bool,
+        watch: Watch | None = None,
     ) -> None:
         self._device = device
         self._cache = cache
@@ -75,17 +96,18 @@ class Runner:
         self._stats = stats
         self._name = name
         self._eager = eager
+        self._watch: Final = watch or Call.make
         self._must_settle = False
         self._inner_ids = count(_INNER_IDS)
         self._unreported: list[IrError] = []
 
-    def run(self, entries: list[Entry], dropped: dict[int, int]) -> None:
+    def run(self, entries: list[Entry], dropped: dict[int, int], rule: Rule) -> None:
         """Run `entries` as one program, then end the ids of `dropped`: id -> number of elements before its Drop.
 
-        Where something fails, all that does not depend on it runs all the same.
+        `rule` says why they end where they do. Where something fails, all that does not depend on it runs all the same.
         """
         self._stats.operations += sum([e.symbol.weight for e in entries])
-        self._run(entries, dropped)
+        self._run(entries, dropped, rule)
         for id in dropped:
             self._handles.free(id)
 
@@ -131,7 +153,7 @@ class Runner:
         self._unreported.clear()
         self._handles.clear()
 
-    def _run(self, entries: list[Entry], dropped: dict[int, int]) -> None:
+    def _run(self, entries: list[Entry], dropped: dict[int, int], rule: Rule) -> None:
         """Run `entries` as one program; where something fails, all that does not depend on it runs all the same."""
         if self._handles.has_pending:
             self._settle_pending(None if self._must_settle else chain.from_iterable(e.inputs for e in entries))
@@ -143,7 +165,7 @@ class Runner:
                     with precision(self._cache.precision):
                         self._run_eager(entries)
                 else:
-                    self._run_compiled(entries, dropped)
+                    self._run_compiled(entries, dropped, rule)
             except OperationError as error:
                 entries = self._without_culprit(entries, error)
             except Exception as reason:
@@ -162,7 +184,7 @@ class Runner:
         for reason in self._handles.settle(ids):
             self.fail((), reason)
 
-    def _run_compiled(self, entries: list[Entry], dropped: dict[int, int]) -> None:
+    def _run_compiled(self, entries: list[Entry], dropped: dict[int, int], rule: Rule) -> None:
         part = segment(entries)
         ids = part.bindings.ids
         numbers = part.numbers
@@ -189,7 +211,7 @@ class Runner:
             key = self._random.take(executable.graph.num_random) if executable.graph.num_random else ()
             pack = packer.pack(part.bindings.scalars, moving, key)
         began = time.thread_time()
-        results = executable(inputs, pack)
+        results = self._watch(Call(executable, inputs, pack, rule))
         self._stats.program_cpu_s += time.thread_time() - began
         self._stats.programs += 1
         wanted = set(kept)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ir.segment import Limits, Segmenter, longest_run
+from ir.segment import Cut, Limits, Rule, Segmenter, longest_run
 
 
 class Sign:
@@ -25,10 +25,19 @@ class Stream:
     def __init__(self, limits: Limits | None = None) -> None:
         self.programs: dict[tuple[Any, ...], None] = {}
         self.executions: list[tuple[Any, ...]] = []
+        self.rules: list[Rule] = []
         self._segmenter = Segmenter(self._starting_with, limits)
         self._pending: list[Any] = []
         self._pending_ops = 0
         self._next_look = self._segmenter.limits.max_ops
+
+    @classmethod
+    def of(cls, signs: list[Sign]) -> "Stream":
+        stream = cls()
+        for sign in signs:
+            stream.record(sign)
+        stream.read()
+        return stream
 
     def _starting_with(self, sign: Any) -> list[tuple[Any, ...]]:
         return sorted((p for p in self.programs if p[0] is sign), key=len, reverse=True)
@@ -42,7 +51,7 @@ class Stream:
             self._run(self._segmenter.cut(self._pending, at_end=False) if held else self._known())
             self._next_look = (self._pending_ops // limits.max_ops + 1) * limits.max_ops
 
-    def _known(self) -> list[int]:
+    def _known(self) -> list[Cut]:
         return self._segmenter.known(self._pending, at_end=False)
 
     def read(self) -> None:
@@ -50,9 +59,10 @@ class Stream:
         assert not self._pending
         self._next_look = self._segmenter.limits.max_ops
 
-    def _run(self, lengths: list[int]) -> None:
-        for length in lengths:
+    def _run(self, cuts: list[Cut]) -> None:
+        for length, rule in cuts:
             assert length > 0
+            self.rules.append(rule)
             program = tuple(self._pending[:length])
             del self._pending[:length]
             self._pending_ops -= sum(s.weight for s in program)
@@ -100,6 +110,16 @@ def test_bodies_of_any_length_settle_on_few_programs(body_ops: int, read_every: 
 @pytest.mark.parametrize("read_every", [0, 1, 4])
 def test_a_body_of_5000_ops_is_split_the_same_way_each_round(read_every: int) -> None:
     assert len(loop(5000, 24, read_every).programs) <= 10
+
+
+def test_each_cut_says_by_which_rule() -> None:
+    unread = loop(317, 200, read_every=0)
+    assert set(unread.rules) == {Rule.REPEAT, Rule.KNOWN}
+    assert unread.rules[0] is Rule.REPEAT, "the first decision falls among many periods"
+    read = loop(317, 6, read_every=1)
+    assert read.rules == [Rule.END, *read.rules[1:]]
+    assert read.rules[-4:] == [Rule.KNOWN] * 4
+    assert set(Stream.of(signs(8, 9000, kinds=9000)).rules[:-1]) == {Rule.HASH}
 
 
 def test_two_nested_loops_settle() -> None:
@@ -191,7 +211,7 @@ def test_a_cut_does_not_depend_on_how_much_was_pending_before() -> None:
     sequence = signs(7, 2000, kinds=500)
     cuts = []
     for skipped in (0, 37):
-        lengths = Segmenter(lambda _: (), limits).cut(sequence[skipped:], at_end=True)
-        cuts.append({skipped + total for total in accumulate(lengths)})
+        found = Segmenter(lambda _: (), limits).cut(sequence[skipped:], at_end=True)
+        cuts.append({skipped + total for total in accumulate(cut.length for cut in found)})
     shared = cuts[0] & cuts[1]
     assert len(shared) >= len(cuts[0]) - 3

@@ -1,7 +1,7 @@
 """What a session promises: order, survivors, failures, donation, few compilations."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import chex
 import jax
@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import ir
 from ir.op import Op
-from ir.segment import Limits
+from ir.segment import Limits, Rule
 from ir.tensor import READ_ONLY, READ_WRITE, TensorStatus
 from jax_backend import executable, host
 from jax_backend.cache import ProgramCache
 from jax_backend.recorder import Recorder
+from jax_backend.runner import Call
 
 DIMS = (2, 3)
 
@@ -464,3 +465,30 @@ def test_a_random_stream_gives_the_same_numbers_recorded_and_eager_and_leaks_not
     for ours, theirs in zip(recorded, eager, strict=True):  # a fused multiply-add may keep one rounding less
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5 * (1 + float(np.abs(theirs).max())))
     assert (left, eager_left) == (0, 0)
+
+
+def test_who_watches_sees_each_program_with_its_inputs_and_why_it_ends() -> None:
+    seen: list[tuple[str, tuple[int, ...], Rule]] = []
+
+    def watch(call: Call) -> Sequence[jax.Array]:
+        (op,) = call.executable.graph.ops
+        seen.append((op.kind, call.inputs[0].shape, call.rule))
+        return call.make()
+
+    recorder = Recorder(watch=watch)
+    for _ in range(2):
+        x = recorder.from_numpy(np.ones((2, 3), np.float32))
+        np.testing.assert_allclose(x.exp().numpy(), np.e, rtol=1e-6)
+    assert seen == [("Exp", (2, 3), Rule.END), ("Exp", (2, 3), Rule.KNOWN)]
+
+
+def test_a_program_says_why_it_was_compiled_and_names_its_instructions_by_operation() -> None:
+    recorder = Recorder(name="here")
+    x = recorder.from_numpy(np.ones((2, 3), np.float32))
+    (x.exp() @ x.swap_dims(0, 1)).numpy()
+    (executable,) = recorder.cache.executables()
+    assert executable.reason == "a sequence of operations not seen before"
+    assert 0 < executable.compile_s <= recorder.cache.stats.compile_s
+    scopes = {f"{op.kind}.{n}" for n, op in enumerate(executable.graph.ops) if op.kind == "Matmul"}
+    assert scopes
+    assert all(f"/{scope}/" in (executable.compiled.as_text() or "") for scope in scopes)
