@@ -1,0 +1,1 @@
+"""Model builders against transformers and torchvision."""
