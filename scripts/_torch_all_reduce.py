@@ -4,7 +4,7 @@
 
 Joins `WORLD` processes through the file `STORE`: NCCL with a GPU each, gloo without. Each line of standard input is
 `LENGTH PARTS ROUNDS`; rank 0 answers with the median seconds of a round in which `PARTS` f32 arrays of `LENGTH`
-elements are reduced and waited for.
+elements are reduced, first when each round is waited for, then in a row.
 """
 
 import statistics
@@ -14,19 +14,28 @@ import time
 import torch
 import torch.distributed as dist
 
+ROW = 10
+"""Rounds in a row, as in bench_allreduce.py."""
 
-def median(device: torch.device, length: int, parts: int, rounds: int) -> float:
-    """Seconds of one round, the median of `rounds` after three to warm up."""
-    given = [torch.ones(length, device=device) for _ in range(parts)]
-    times: list[float] = []
-    for _ in range(rounds + 3):
-        began = time.perf_counter()
+
+def measured(given: list[torch.Tensor], rounds: int) -> float:
+    """Seconds of one of `rounds` in a row, in place."""
+    began = time.perf_counter()
+    for _ in range(rounds):
         for pending in [dist.all_reduce(array, async_op=True) for array in given]:
             pending.wait()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[3:])
+    if given[0].is_cuda:
+        torch.cuda.synchronize(given[0].device)
+    return (time.perf_counter() - began) / rounds
+
+
+def medians(device: torch.device, length: int, parts: int, rounds: int) -> tuple[float, float]:
+    """Seconds of a round that is waited for, and of one in a row: medians of `rounds` after two to warm up."""
+    given = [torch.zeros(length, device=device) for _ in range(parts)]
+    measured(given, 2)
+    pairs = [(measured(given, 1), measured(given, ROW)) for _ in range(rounds)]
+    alone, in_a_row = zip(*pairs, strict=True)
+    return statistics.median(alone), statistics.median(in_a_row)
 
 
 def main() -> None:
@@ -41,9 +50,9 @@ def main() -> None:
     dist.init_process_group("nccl" if on_gpu else "gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     for line in sys.stdin:
         length, parts, rounds = map(int, line.split())
-        seconds = median(device, length, parts, rounds)
+        times = medians(device, length, parts, rounds)
         if rank == 0:
-            print(seconds, flush=True)
+            print(*times, flush=True)
     dist.destroy_process_group()
 
 
