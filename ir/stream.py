@@ -323,6 +323,26 @@ def relativise(ops: Sequence[Op], table: SymbolTable | None = None) -> tuple[Rel
 def concrete_ops(entry: Entry, fresh: Iterator[int]) -> list[Op]:
     """The operations of `entry` with ids, scalars and starts put back; what stays inside gets ids of `fresh`.
 
+def bound_ops(graph: RelativeGraph, bindings: Bindings) -> tuple[Op, ...]:
+    """The operations of `graph` with the ids, scalars and slice starts of one execution put back.
+
+    A value that stays inside and has no id of its own gets one above all others.
+
+    >>> from ir import F32, AddScalar, scalar, tensor
+    >>> graph, bindings = relativise([AddScalar(tensor(7, (2,), F32), scalar(1.5), tensor(8, (2,), F32))])
+    >>> print(*bound_ops(graph, bindings))
+    AddScalar(lhs=t7 f32[2], rhs=1.5, out=t8 f32[2])
+    """
+    above = max(bindings.ids, default=-1) + 1
+    names = [*bindings.ids, *range(above, above + graph.num_values - len(bindings.ids))]
+    scalars, starts = iter(bindings.scalars), iter(bindings.starts)
+    bound: list[Op] = []
+    for op in graph.ops:
+        named = map_scalars(map_tensors(op, lambda t: _renumbered(t, names[t.id.value])), lambda _: next(scalars))
+        bound.append(map_ranges(named, lambda r: _restarted(r, next(starts)) if r.step == 1 else r))
+    return tuple(bound)
+
+
     An input is ReadWrite at its last use where `entry` frees it.
     """
     names = dict(enumerate(entry.ids))

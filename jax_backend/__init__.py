@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from jax_backend.capturing import CapturingRecorder
     from jax_backend.collective import Spmd, run_spmd
     from jax_backend.custom_ops import CustomOpRegistry
+    from jax_backend.function import Function
+    from jax_backend.program import Program
     from jax_backend.reads import ReadResult
     from jax_backend.recorder import Recorder
     from jax_backend.tensor import Tensor
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "CapturingRecorder": "jax_backend.capturing",
     "CustomOpRegistry": "jax_backend.custom_ops",
+    "Function": "jax_backend.function",
+    "Program": "jax_backend.program",
     "ProgramCache": "jax_backend.cache",
     "ReadResult": "jax_backend.reads",
     "Recorder": "jax_backend.recorder",
@@ -29,6 +33,8 @@ _HOMES: Final = {
 __all__ = [
     "CapturingRecorder",
     "CustomOpRegistry",
+    "Function",
+    "Program",
     "ProgramCache",
     "ReadResult",
     "Recorder",
