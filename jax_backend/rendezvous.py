@@ -5,9 +5,10 @@ The k-th `AllReduce` over a set of devices in one stream meets the k-th over the
     rendezvous = Rendezvous(jax.devices()[:2])
     recorders = [Recorder(member=rendezvous.member(position)) for position in range(2)]
 
-What a recorder gets is a ticket. Whoever comes last starts the collective; who needs the result before that waits,
-up to a timeout. Nobody else waits. In one thread, therefore, record the `AllReduce` of every device before the result
-is read on any.
+What a recorder gets is a ticket. Once the last one has come, the collective is complete; it starts when somebody
+needs its result, together with the others over the same devices that are complete by then: the gradients of a step go
+in one program. Who needs a result earlier waits, up to a timeout. Nobody else waits. In one thread, therefore, record
+the `AllReduce` of every device before the result is read on any.
 
 Promise: parts that do not fit, or do not come, end in an error for each participant, and none hangs; the arrays do
 not pass through the host; each device gets the same bits.
@@ -33,7 +34,13 @@ from jax_backend.types import Device
 
 TIMEOUT_S: Final = 300.0
 MAX_REDUCERS: Final = 1024
-"""Compiled collectives that are kept: one per group, shape, dtype and reduction."""
+"""Compiled collectives that are kept: one per group and sequence of shapes, dtypes and reductions."""
+MAX_JOINT: Final = 128
+"""Collectives that start together at most."""
+JOINT_BYTES: Final = 32 << 20
+"""Complete collectives of this size on each device start without being asked for: more would not get faster."""
+GRACE_S: Final = 0.002
+"""How long somebody who waited lets the thread that came last bring what follows."""
 
 Group = tuple[int, ...]
 
@@ -61,9 +68,15 @@ class _Meeting:
     number: int
     parts: dict[int, _Part] = field(default_factory=dict[int, _Part])
     joined: set[int] = field(default_factory=set[int])
+    completed_by: int | None = None
     results: dict[int, jax.Array] | None = None
     failure: CollectiveFailure | None = None
     began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_complete(self) -> bool:
+        """Every part is there: nobody has to be waited for."""
+        return self.completed_by is not None
 
     @property
     def is_over(self) -> bool:
@@ -98,6 +111,13 @@ class _Scope:
 
     members: dict[int, "Member"] = field(default_factory=dict[int, "Member"])
     meetings: dict[int, _Meeting] = field(default_factory=dict[int, _Meeting])
+    complete: list[_Meeting] = field(default_factory=list[_Meeting])
+
+    @property
+    def is_full(self) -> bool:
+        """What is complete should start."""
+        sizes = [next(iter(meeting.parts.values())).array.nbytes for meeting in self.complete]
+        return len(sizes) >= MAX_JOINT or sum(sizes) >= JOINT_BYTES
 
 
 class Rendezvous:
@@ -114,6 +134,7 @@ class Rendezvous:
         self.changed: Final = threading.Condition()
         self._scopes: dict[tuple[Hashable, Group], _Scope] = {}
         self._reducers: dict[Hashable, _Reducer] = {}
+        self._seen: dict[Hashable, None] = {}
         self._compiling = threading.Lock()
 
     def member(self, position: int, client: Hashable = None) -> "Member":
@@ -127,7 +148,7 @@ class Rendezvous:
         return Member(self, position, client)
 
     def join(self, member: "Member", group: Group, number: int, part: _Part | IrError) -> "Ticket":
-        """Bring a part to the collective `number` over `group`; whoever is last starts it."""
+        """Bring a part to the collective `number` over `group`."""
         with self.changed:
             scope = self._scopes.setdefault((member.client, group), _Scope())
             holder = scope.members.setdefault(member.position, member)
@@ -141,14 +162,33 @@ class Rendezvous:
                 if position not in meeting.joined and other.num_calls(group) > number:
                     meeting.fail(f"device {position} is at its call {other.num_calls(group)} already")
             meeting.add(member.position, part)
-            is_last = len(meeting.joined) == len(group)
-            if is_last:
+            if len(meeting.joined) == len(group):
                 del scope.meetings[number]
-            if meeting.failure is not None:
+                if meeting.failure is None:
+                    meeting.completed_by = threading.get_ident()
+                    scope.complete.append(meeting)
+            if meeting.is_over or meeting.is_complete:
                 self.changed.notify_all()
-        if is_last and meeting.failure is None:
-            self._reduce(meeting)
-        return Ticket(self, meeting, member)
+            is_full = meeting.is_complete and scope.is_full
+        if is_full:
+            self.start(scope)
+        return Ticket(self, scope, meeting, member)
+
+    def start(self, scope: _Scope) -> None:
+        """Start every collective that is complete; waits for devices on CPU alone."""
+        with self.changed:
+            meetings, scope.complete = scope.complete, []
+        if not meetings:
+            return
+        try:
+            for joint in self._joint(meetings):
+                self._reduce(joint)
+        finally:  # an interrupt leaves nobody waiting
+            with self.changed:
+                for meeting in meetings:
+                    if not meeting.is_over:
+                        meeting.fail("its start was interrupted")
+                self.changed.notify_all()
 
     def leave(self, member: "Member", why: str) -> None:
         """End the collectives that wait for a member, which will not come."""
@@ -164,24 +204,39 @@ class Rendezvous:
                     del self._scopes[key]
             self.changed.notify_all()
 
-    def _reduce(self, meeting: _Meeting) -> None:
+    def _joint(self, meetings: list[_Meeting]) -> list[list[_Meeting]]:
+        """All in one program, if this sequence has come before; else one by one.
+
+        What is complete together can depend on timing; a sequence that does not come again is not worth a program.
+        """
+        key = tuple([_form(meeting) for meeting in meetings])
+        with self.changed:
+            is_known = key in self._seen
+            if not is_known and len(self._seen) >= MAX_REDUCERS:
+                self._seen.pop(next(iter(self._seen)))
+            self._seen[key] = None
+        return [meetings] if is_known else [[meeting] for meeting in meetings]
+
+    def _reduce(self, meetings: list[_Meeting]) -> None:
+        """Run one program for collectives over the same devices."""
+        group = meetings[0].group
         try:
-            parts = [meeting.parts[position] for position in meeting.group]
-            results = dict(zip(meeting.group, self._reducer(meeting.group, parts)(parts), strict=True))
+            rows = [[meeting.parts[position] for position in group] for meeting in meetings]
+            results = self._reducer(meetings, rows)(rows)
         except Exception as reason:  # the compiler or a device
             with self.changed:
-                meeting.fail(f"{type(reason).__name__}: {reason}")
+                for meeting in meetings:
+                    meeting.fail(f"{type(reason).__name__}: {reason}")
                 self.changed.notify_all()
         else:
             with self.changed:
-                meeting.results = results
-                meeting.parts.clear()
+                for meeting, shards in zip(meetings, results, strict=True):
+                    meeting.results = dict(zip(group, shards, strict=True))
+                    meeting.parts.clear()
                 self.changed.notify_all()
 
-    def _reducer(self, group: Group, parts: Sequence[_Part]) -> "_Reducer":
-        first = parts[0]
-        donates = all(part.is_last_use for part in parts)
-        key = (group, first.how, first.array.shape, first.array.dtype, donates)
+    def _reducer(self, meetings: list[_Meeting], rows: Sequence[Sequence[_Part]]) -> "_Reducer":
+        key = tuple([_form(meeting) for meeting in meetings])
         found = self._reducers.get(key)
         if found is None:
             with self._compiling:
@@ -189,23 +244,35 @@ class Rendezvous:
                 if found is None:
                     if len(self._reducers) >= MAX_REDUCERS:
                         self._reducers.pop(next(iter(self._reducers)))
-                    devices = [self.devices[position] for position in group]
-                    found = self._reducers[key] = _Reducer(devices, first, donates=donates)
+                    devices = [self.devices[position] for position in meetings[0].group]
+                    found = self._reducers[key] = _Reducer(devices, rows)
         return found
+
+
+def _form(meeting: _Meeting) -> Hashable:
+    """What decides the code of a collective."""
+    parts = [meeting.parts[position] for position in meeting.group]
+    first = parts[0]
+    return meeting.group, first.how, first.array.shape, first.array.dtype, _donates(parts)
+
+
+def _donates(parts: Sequence[_Part]) -> bool:
+    return all(part.is_last_use for part in parts)
 
 
 class Ticket:
     """A result that is there once every participant has come."""
 
-    def __init__(self, rendezvous: Rendezvous, meeting: _Meeting, member: "Member") -> None:
+    def __init__(self, rendezvous: Rendezvous, scope: _Scope, meeting: _Meeting, member: "Member") -> None:
         self._rendezvous = rendezvous
+        self._scope = scope
         self._meeting = meeting
         self._member = member
 
     @property
     def is_ready(self) -> bool:
         """`result` does not wait for other participants."""
-        return self._meeting.is_over
+        return self._meeting.is_over or self._meeting.is_complete
 
     def result(self) -> jax.Array:
         """The array on the device of this participant; waits for the others, not for the devices.
@@ -216,10 +283,10 @@ class Ticket:
         meeting, member = self._meeting, self._member
         changed, timeout_s = self._rendezvous.changed, self._rendezvous.timeout_s
         with changed:
-            changed.wait_for(lambda: meeting.is_over or member.gave_up, timeout_s)
-            if not meeting.is_over and member.gave_up:
+            changed.wait_for(lambda: self.is_ready or member.gave_up, timeout_s)
+            if not self.is_ready and member.gave_up:
                 raise CollectiveFailure(f"AllReduce over devices {list(meeting.group)}: {member.gave_up}")
-            if not meeting.is_over:
+            if not self.is_ready:
                 brought = ", ".join(f"device {p} brought {part}" for p, part in sorted(meeting.parts.items()))
                 missing = [p for p in meeting.group if p not in meeting.joined]
                 meeting.fail(
@@ -227,6 +294,12 @@ class Ticket:
                     "record it; a client with one thread sends it when that device is read"
                 )
                 changed.notify_all()
+            if not meeting.is_over and meeting.completed_by != threading.get_ident():
+                changed.wait_for(lambda: meeting.is_over, GRACE_S)
+        if not meeting.is_over:
+            self._rendezvous.start(self._scope)
+            with changed:  # another thread may be starting it
+                changed.wait_for(lambda: meeting.is_over)
         if meeting.failure is not None:
             raise meeting.failure
         assert meeting.results is not None
@@ -320,29 +393,47 @@ _ANY_POSITION: Final = 1 << 16
 
 
 class _Reducer:
-    """A compiled collective: the parts of several devices as one array, cut along its first axis."""
+    """A compiled program of collectives over the same devices: the parts of each as one array, cut along an axis.
 
-    def __init__(self, devices: Sequence[Device], part: _Part, *, donates: bool) -> None:
-        dims, dtype = part.array.shape or (1,), part.array.dtype
-        self._has_axis = bool(part.array.shape)
+    Args:
+        devices: of the group, in order.
+        rows: per collective, a part per device; examples of what the program is called with.
+    """
+
+    def __init__(self, devices: Sequence[Device], rows: Sequence[Sequence[_Part]]) -> None:
+        firsts = [parts[0] for parts in rows]
         self._sharding = NamedSharding(Mesh(np.array(devices), (AXIS,)), PartitionSpec(AXIS))
-        self._shape = (len(devices) * dims[0], *dims[1:])
+        dims = [first.array.shape or (1,) for first in firsts]
+        self._shapes = [(len(devices) * shape[0], *shape[1:]) for shape in dims]
         partition, platform = (tuple(range(len(devices))),), devices[0].platform
-        whole: Callable[[jax.Array], jax.Array] = jax.shard_map(
-            lambda x: reduce_over(x, part.how, AXIS, partition, platform),
+
+        def of_one_device(*arrays: jax.Array) -> list[jax.Array]:
+            pairs = zip(arrays, firsts, strict=True)
+            return [reduce_over(x, first.how, AXIS, partition, platform) for x, first in pairs]
+
+        whole: Callable[..., list[jax.Array]] = jax.shard_map(
+            of_one_device,
             mesh=self._sharding.mesh,
             in_specs=PartitionSpec(AXIS),
             out_specs=PartitionSpec(AXIS),
             check_vma=False,
         )
+        donated = tuple([place for place, parts in enumerate(rows) if _donates(parts)])
         with jax.enable_x64(True):
-            aval = jax.ShapeDtypeStruct(self._shape, dtype, sharding=self._sharding)
-            self._compiled = jax.jit(whole, donate_argnums=(0,) if donates else ()).lower(aval).compile()
+            avals = [
+                jax.ShapeDtypeStruct(shape, first.array.dtype, sharding=self._sharding)
+                for shape, first in zip(self._shapes, firsts, strict=True)
+            ]
+            self._compiled = jax.jit(whole, donate_argnums=donated).lower(*avals).compile()
 
-    def __call__(self, parts: Sequence[_Part]) -> list[jax.Array]:
-        """The result on each device, in their order; waits for the devices on CPU alone."""
-        arrays = [part.array if self._has_axis else part.array.reshape(1) for part in parts]
-        joined = jax.make_array_from_single_device_arrays(self._shape, self._sharding, arrays)
-        result = launch(self._compiled, [joined])
-        shards = [result.addressable_data(n) for n in range(len(parts))]
-        return shards if self._has_axis else [shard.reshape(()) for shard in shards]
+    def __call__(self, rows: Sequence[Sequence[_Part]]) -> list[list[jax.Array]]:
+        """The results, per collective one on each device in their order; waits for the devices on CPU alone."""
+        joined: list[jax.Array] = []
+        for shape, parts in zip(self._shapes, rows, strict=True):
+            arrays = [part.array if part.array.shape else part.array.reshape(1) for part in parts]
+            joined.append(jax.make_array_from_single_device_arrays(shape, self._sharding, arrays))
+        made: list[list[jax.Array]] = []
+        for result, parts in zip(launch(self._compiled, joined), rows, strict=True):
+            shards = [result.addressable_data(n) for n in range(len(parts))]
+            made.append(shards if parts[0].array.shape else [shard.reshape(()) for shard in shards])
+        return made

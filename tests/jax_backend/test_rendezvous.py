@@ -14,6 +14,7 @@ from ir.tensor import READ_ONLY, READ_WRITE, TensorStatus
 from ir.verify import Level
 from jax_backend import host
 from jax_backend.cache import ProgramCache
+from jax_backend.collective import launch
 from jax_backend.recorder import Recorder
 from jax_backend.rendezvous import CollectiveFailure, Rendezvous
 
@@ -187,6 +188,53 @@ def test_a_loop_of_100_steps_compiles_nothing_after_the_first(make: Make) -> Non
         np.testing.assert_allclose(read(recorder, 0), value, rtol=1e-4)
         assert len(recorder.handles) == 1
     assert cache.stats.compiles == 2  # the program between two collectives, once per device
+
+
+def gradients_step(recorders: list[Recorder], first: int, num: int) -> None:
+    """Every recorder brings `num` arrays of different lengths, in place."""
+    for position, recorder in enumerate(recorders):
+        for n in range(num):
+            upload(recorder, first + n, np.full(n + 1, 10.0 * n + position, np.float32))
+    for recorder in recorders:
+        for n in range(num):
+            recorder.register_operation(all_reduce(first + n, first + 100 + n, status=READ_WRITE, dims=(n + 1,)))
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many collectives each program that was started has."""
+    sizes: list[int] = []
+
+    def counted(compiled: jax.stages.Compiled, arguments: Sequence[jax.Array]) -> object:
+        sizes.append(len(arguments))
+        return launch(compiled, arguments)
+
+    monkeypatch.setattr("jax_backend.rendezvous.launch", counted)
+    return sizes
+
+
+def test_what_is_complete_together_goes_in_one_program_once_it_has_come_twice(make: Make, launches: list[int]) -> None:
+    recorders = make()
+    for step, expected in enumerate([[1] * 5, [5], [5]]):
+        first = 1000 * (step + 1)
+        gradients_step(recorders, first, 5)
+        for recorder in recorders:
+            for n in range(5):
+                got = read(recorder, first + 100 + n, dims=(n + 1,))
+                np.testing.assert_array_equal(got, np.full(n + 1, 20.0 * n + 1, np.float32))
+        assert launches == expected
+        launches.clear()
+
+
+def test_what_nobody_asks_for_starts_when_there_is_enough_of_it(
+    make: Make, launches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jax_backend.rendezvous.MAX_JOINT", 3)
+    recorders = make()
+    gradients_step(recorders, 1000, 2)
+    assert launches == []
+    gradients_step(recorders, 2000, 5)
+    assert launches == [1] * 6
 
 
 def test_threads_that_meet_in_different_groups_in_any_order(make: Make) -> None:
