@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
@@ -86,10 +86,19 @@ class Oracle:
         executable: what `build(ORACLE)` returns.
         memory_bytes: address space of the process; a case that wants more aborts.
         timeout_s: how long one case may take.
+        environment: variables that the process gets beside those of this one.
     """
 
-    def __init__(self, executable: Path, *, memory_bytes: int = 4 << 30, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        executable: Path,
+        *,
+        memory_bytes: int = 4 << 30,
+        timeout_s: float = 60.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._executable = executable
+        self._environment = environment or {}
         self._memory_bytes = memory_bytes
         self._timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,7 +137,11 @@ class Oracle:
         if self._process is None:
             self._received.clear()
             self._process = subprocess.Popen(
-                [str(self._executable)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                [str(self._executable)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **self._environment},
             )
             limits = (self._memory_bytes, self._memory_bytes)
             resource.prlimit(self._process.pid, resource.RLIMIT_AS, limits)

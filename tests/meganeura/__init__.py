@@ -1,0 +1,1 @@
+"""Meganeura itself, used as a reference, and the graphs of its models."""
