@@ -107,6 +107,8 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self._symbols: dict[Hashable, Symbol] = {}
+        self.generation = 0
+        """Counts how often symbols were forgotten: whoever holds some is to let go of them then."""
 
     def __len__(self) -> int:
         return len(self._symbols)
@@ -136,6 +138,7 @@ class SymbolTable:
     def keep_only(self, used: set[Symbol]) -> None:
         """Forget every symbol that is not in `used`."""
         self._symbols = {content: symbol for content, symbol in self._symbols.items() if symbol in used}
+        self.generation += 1
 
 
 def op_symbol(op: Op, num_inputs: int, num_operands: int) -> Symbol:
@@ -320,9 +323,6 @@ def relativise(ops: Sequence[Op], table: SymbolTable | None = None) -> tuple[Rel
     return build_graph(*part.key, [part.numbers[i] for i in survivors(part, dropped)]), part.bindings
 
 
-def concrete_ops(entry: Entry, fresh: Iterator[int]) -> list[Op]:
-    """The operations of `entry` with ids, scalars and starts put back; what stays inside gets ids of `fresh`.
-
 def bound_ops(graph: RelativeGraph, bindings: Bindings) -> tuple[Op, ...]:
     """The operations of `graph` with the ids, scalars and slice starts of one execution put back.
 
@@ -342,6 +342,9 @@ def bound_ops(graph: RelativeGraph, bindings: Bindings) -> tuple[Op, ...]:
         bound.append(map_ranges(named, lambda r: _restarted(r, next(starts)) if r.step == 1 else r))
     return tuple(bound)
 
+
+def concrete_ops(entry: Entry, fresh: Iterator[int]) -> list[Op]:
+    """The operations of `entry` with ids, scalars and starts put back; what stays inside gets ids of `fresh`.
 
     An input is ReadWrite at its last use where `entry` frees it.
     """
