@@ -38,6 +38,9 @@ What to use:
 Source: meganeura 0.2 `graph.rs`, `autodiff.rs`, `optimize.rs`.
 """
 
+from ir.meganeura.graph import Graph
+from ir.meganeura.node import Node
 from ir.meganeura.ops import kinds
+from ir.meganeura.types import Compat, DerivedParam, DType, NodeId, TensorType
 
-__all__ = ["kinds"]
+__all__ = ["Compat", "DType", "DerivedParam", "Graph", "Node", "NodeId", "TensorType", "kinds"]

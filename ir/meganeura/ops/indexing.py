@@ -1,14 +1,14 @@
 """Rows by index, rotary positions and KV caches. Source: meganeura `graph.rs`."""
 
-from ir.meganeura.ops.records import F32Value, U32Value, USize, node_kind
-from ir.op import In, Op, OptIn, Out
+from ir.meganeura.ops.records import F32Value, Index, OptIndex, U32Value, USize, node_kind
+from ir.op import In, Op, Out
 
 
 @node_kind
 class Embedding(Op):
     """Rows of a table. indices U32 (n,) · table (V, H) -> out (n, H); an index beyond the table takes its last row."""
 
-    indices: In
+    indices: Index
     table: In
     out: Out
 
@@ -20,7 +20,7 @@ class ScatterAdd(Op):
     Equal indices add up; those beyond the table are dropped.
     """
 
-    indices: In
+    indices: Index
     src: In
     out: Out
     vocab_size: USize
@@ -35,7 +35,7 @@ class RoPE(Op):
     """
 
     x: In
-    offset: OptIn
+    offset: OptIndex
     out: Out
     theta: F32Value
     pos_offset: U32Value
@@ -62,7 +62,7 @@ class CacheWrite(Op):
 
     new_kv: In
     cache: In
-    kv_pos: In
+    kv_pos: Index
     out: Out
 
 
@@ -76,7 +76,7 @@ class CachedAttention(Op):
     q: In
     k_cache: In
     v_cache: In
-    kv_pos: In
+    kv_pos: Index
     out: Out
     num_heads: U32Value
     num_kv_heads: U32Value

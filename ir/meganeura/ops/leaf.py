@@ -1,6 +1,8 @@
 """Leaves and structure. Source: meganeura `graph.rs`."""
 
+import math
 from array import array
+from collections.abc import Iterable
 
 from ir.meganeura.ops.records import Leaf, Unary, node_kind
 from ir.op import InList, Op, Out
@@ -25,7 +27,7 @@ class Constant(Leaf):
     """Fixed numbers.
 
     `data` is little-endian f32, row-major; where all elements have the same bits it holds just one of them, so that
-    the full-size constants of a differentiated graph cost nothing (see `constant_data`).
+    the full-size constants of a differentiated graph cost nothing (see `packed`).
     """
 
     data: bytes
@@ -38,12 +40,19 @@ class Constant(Leaf):
     @property
     def values(self) -> "array[float]":
         """The elements, as many as the shape says."""
-        count = 1
-        for size in self.out.shape.dims:
-            count *= size
         elements = array("f")
         elements.frombytes(self.data)
-        return elements * count if self.is_uniform else elements
+        return elements * math.prod(self.out.shape.dims) if self.is_uniform else elements
+
+
+def packed(values: Iterable[float]) -> bytes:
+    """The `data` of a constant of these elements, each rounded to f32.
+
+    >>> packed([1.0, 1.0, 1.0]) == packed([1.0]), len(packed([1.0, 2.0]))
+    (True, 8)
+    """
+    data = array("f", values).tobytes()
+    return data[:4] if data == data[:4] * (len(data) // 4) else data
 
 
 @node_kind

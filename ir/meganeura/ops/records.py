@@ -22,9 +22,12 @@ class Mark(Enum):
 
     NODE_REF = "an operand here, an attribute there: a node id that is not among the node's inputs"
     DERIVED = "not there: found at another node of the graph"
+    INDEX = "a U32 operand; all others are F32"
 
 
 NodeRef = Annotated[TensorIr, Role.IN, Mark.NODE_REF]
+Index = Annotated[TensorIr, Role.IN, Mark.INDEX]
+OptIndex = Annotated[TensorIr | None, Role.OPT_IN, Mark.INDEX]
 U32Value = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 # msgspec bounds integers by i64 constants only.
 USize = Annotated[int, Meta(ge=0)]
