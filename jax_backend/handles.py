@@ -55,7 +55,7 @@ class HandleTable:
         self._max_bytes = max_bytes
         self._reserved = 0
         self.num_failed = 0
-        self._pending: list[Buffer] = []
+        self._pending: set[Buffer] = set()
 
     def __len__(self) -> int:
         return len(self._buffers)
@@ -119,7 +119,7 @@ class HandleTable:
         """Let `id` name an array that is not there yet."""
         buffer = Buffer(None, None, pending)
         self._insert(id, buffer)
-        self._pending.append(buffer)
+        self._pending.add(buffer)
 
     def settle(self, ids: Iterable[int] | None = None) -> list[IrError]:
         """Wait for what is pending among `ids`, or for all of it, and return the reasons of what failed."""
@@ -135,7 +135,7 @@ class HandleTable:
                 self.num_failed += sum(other is buffer for other in self._buffers.values())
                 failures.append(reason)
             buffer.pending = None
-        self._pending = [buffer for buffer in self._pending if buffer.pending is not None and buffer.owners]
+            self._pending.discard(buffer)
         return failures
 
     def reserve(self, num_bytes: int) -> None:
@@ -177,6 +177,8 @@ class HandleTable:
         if (buffer := self._buffers.pop(id, None)) is not None:
             buffer.owners -= 1
             self.num_failed -= buffer.failure is not None
+            if not buffer.owners:
+                self._pending.discard(buffer)
 
     def free_all(self, ids: Set[int]) -> None:
         """End those of `ids` that live."""

@@ -112,12 +112,17 @@ class _Scope:
     members: dict[int, "Member"] = field(default_factory=dict[int, "Member"])
     meetings: dict[int, _Meeting] = field(default_factory=dict[int, _Meeting])
     complete: list[_Meeting] = field(default_factory=list[_Meeting])
+    complete_bytes: int = 0
 
     @property
     def is_full(self) -> bool:
         """What is complete should start."""
-        sizes = [next(iter(meeting.parts.values())).array.nbytes for meeting in self.complete]
-        return len(sizes) >= MAX_JOINT or sum(sizes) >= JOINT_BYTES
+        return len(self.complete) >= MAX_JOINT or self.complete_bytes >= JOINT_BYTES
+
+    def take_complete(self) -> list[_Meeting]:
+        """What is complete, to start it."""
+        taken, self.complete, self.complete_bytes = self.complete, [], 0
+        return taken
 
 
 class Rendezvous:
@@ -167,6 +172,7 @@ class Rendezvous:
                 if meeting.failure is None:
                     meeting.completed_by = threading.get_ident()
                     scope.complete.append(meeting)
+                    scope.complete_bytes += meeting.parts[member.position].array.nbytes
             if meeting.is_over or meeting.is_complete:
                 self.changed.notify_all()
             is_full = meeting.is_complete and scope.is_full
@@ -177,7 +183,7 @@ class Rendezvous:
     def start(self, scope: _Scope) -> None:
         """Start every collective that is complete; waits for devices on CPU alone."""
         with self.changed:
-            meetings, scope.complete = scope.complete, []
+            meetings = scope.take_complete()
         if not meetings:
             return
         try:
@@ -281,6 +287,16 @@ class Ticket:
             CollectiveFailure: one did not come in time, or what they brought does not fit.
         """
         meeting, member = self._meeting, self._member
+        if not meeting.is_over:
+            self._complete()
+        if meeting.failure is not None:
+            raise meeting.failure
+        assert meeting.results is not None
+        return meeting.results[member.position]
+
+    def _complete(self) -> None:
+        """Wait for the others, and start it unless another thread does."""
+        meeting, member = self._meeting, self._member
         changed, timeout_s = self._rendezvous.changed, self._rendezvous.timeout_s
         with changed:
             changed.wait_for(lambda: self.is_ready or member.gave_up, timeout_s)
@@ -300,10 +316,6 @@ class Ticket:
             self._rendezvous.start(self._scope)
             with changed:  # another thread may be starting it
                 changed.wait_for(lambda: meeting.is_over)
-        if meeting.failure is not None:
-            raise meeting.failure
-        assert meeting.results is not None
-        return meeting.results[member.position]
 
 
 class Member:
