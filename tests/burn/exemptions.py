@@ -233,7 +233,7 @@ EXEMPTIONS: tuple[Exemption, ...] = (
     ),
     Exemption(
         "empty-product",
-        "Flex reads beyond an empty batch (its process dies, or panics on ints), or makes one row of it; the result is empty",
+        "Flex reads beyond an empty batch (it dies, or panics on ints), or makes one row of it; the result is empty",
         lambda d: (
             panics(r"the process ended|index out of bounds.*matmul\.rs", *PRODUCTS, when=is_empty)(d)
             or differs(*PRODUCTS, when=has_wrong_empty_shape)(d)
