@@ -143,6 +143,21 @@ def case(
     return OpCase(id, op, tuple(flat), tuple(w for w in wanted if w is not None), tol)
 
 
+def bad(
+    id: str,
+    kind: type[Op],
+    /,
+    *tensors: Tensors,
+    out: Typed,
+    error: type[Exception],
+    match: str,
+    **static: Any,
+) -> BadCase:
+    """An operation of one output that must be refused; arguments as in `case`, `out` of the type that it declares."""
+    inputs = tuple(x for item in tensors for x in _listed(item))
+    return BadCase(id, build(kind, tensors, [out], static), error, match, inputs)
+
+
 def build(kind: type[Op], tensors: Sequence[Tensors], outputs: Sequence[Typed | None], static: dict[str, Any]) -> Op:
     """The operation of `kind` on tensors of these shapes and dtypes; ids 0.. in the order inputs, outputs."""
     number = iter(range(10_000))

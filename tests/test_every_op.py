@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ir
+from ir import meganeura
 from ir.op import SPLITTERS, Op, mark_read_only, operand_dtype, scalar_slots
 from ir.registry import WITH_DTYPE, families_of
 from ir.stream import canonical, relativise
@@ -21,7 +22,7 @@ from jax_backend.custom_ops import CustomOpRegistry, default_custom_ops
 from jax_backend.dtypes import jax_dtype
 from jax_backend.interpreter import draw_key, run_graph, run_op
 from tests import cases as tables
-from tests.cases import bad_cases, cases, families
+from tests.cases import bad_cases, cases, families, meganeura_families
 from tests.opcase import EXACT, ROUNDING, BadCase, OpCase, Tolerance, Typed
 
 KEY = np.array([1, 2, 0, 0], np.uint32)
@@ -37,15 +38,22 @@ class Row(NamedTuple):
 def chosen(config: pytest.Config) -> tuple[str, ...]:
     """The families that this run is about: see `--families`."""
     named = tuple(f for f in config.getoption("families").split(",") if f)
-    return named or (*families(), *(f for f in ops.BUILT if f not in families()))
+    return named or tuple(dict.fromkeys((*tabled(), *ops.BUILT, *ops.MEGANEURA)))
+
+
+def tabled() -> tuple[str, ...]:
+    """The families that have a table, of both IRs."""
+    return (*families(), *meganeura_families())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per row, per row that must be refused, or per kind, as a test asks."""
-    named = [family for family in chosen(metafunc.config) if family in families()]
+    named = [family for family in chosen(metafunc.config) if family in tabled()]
     rows = [Row(family, case) for family in named for case in cases(family)]
     if "row" in metafunc.fixturenames:
         metafunc.parametrize("row", [_parameter(r) for r in rows])
+    if "burn_row" in metafunc.fixturenames:
+        metafunc.parametrize("burn_row", [_parameter(r) for r in rows if r.family in families()])
     if "eager_row" in metafunc.fixturenames:
         every = metafunc.config.getoption("every_eager")
         metafunc.parametrize("eager_row", [_parameter(r) for r in (rows if every else one_per_dtype(rows))])
@@ -53,7 +61,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("bad", [_parameter(Row(f, case)) for f in named for case in bad_cases(f)])
     if "first" in metafunc.fixturenames:
         first = {type(r.case.op): r.case for r in reversed(rows)}
-        metafunc.parametrize("first", list(first.values()), ids=[kind.__name__ for kind in first])
+        metafunc.parametrize("first", list(first.values()), ids=[_name(kind) for kind in first])
 
 
 def one_per_dtype(rows: Sequence[Row]) -> list[Row]:
@@ -67,6 +75,11 @@ def one_per_dtype(rows: Sequence[Row]) -> list[Row]:
         given = [*row.case.op.inputs, *row.case.op.outputs]
         found.setdefault((type(row.case.op), _group(given[0].dtype) if given else ""), row)
     return list(found.values())
+
+
+def _name(kind: type[Op]) -> str:
+    """The kind, with its IR where it is not Burn's."""
+    return f"meganeura.{kind.__name__}" if kind in meganeura.kinds().values() else kind.__name__
 
 
 def _group(dtype: ir.DType) -> str:
@@ -228,14 +241,14 @@ def test_accessors(row: Row) -> None:
     assert hash(parts[0]) == hash(SPLITTERS[type(op)].split(op)[0])
 
 
-def test_verified(row: Row) -> None:
+def test_verified(burn_row: Row) -> None:
     """The shape rules derive from the inputs what the row declares, and so what the lowering gives."""
-    verify_op(row.case.op)
+    verify_op(burn_row.case.op)
 
 
-def test_wire(row: Row) -> None:
+def test_wire(burn_row: Row) -> None:
     """Under each outer variant it can stand in, an operation comes back from msgpack and from JSON as it was."""
-    op = row.case.op
+    op = burn_row.case.op
     for family in families_of(type(op)):
         sent = ir.OperationIr(family, operand_dtype(op) if family in WITH_DTYPE else None, op)
         assert decode_operation(encode_operation(sent, UNION), UNION) == sent
@@ -269,7 +282,7 @@ def test_exports(first: OpCase, platform: str) -> None:
 def test_every_kind_has_a_row(pytestconfig: pytest.Config) -> None:
     """No lowering goes untested."""
     among = chosen(pytestconfig)
-    tested = tables.tested_kinds(*(family for family in among if family in families()))
-    wanted = [kind for family in ops.BUILT if family in among for kind in ops.kinds_of(family)]
+    tested = tables.tested_kinds(*(family for family in among if family in tabled()))
+    wanted = [kind for family in (*ops.BUILT, *ops.MEGANEURA) if family in among for kind in ops.kinds_of(family)]
     missing = [f"{kind.__module__}.{kind.__name__}" for kind in wanted if kind not in tested]
     assert not missing, f"kinds without a row: {', '.join(missing)}"

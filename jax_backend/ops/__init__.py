@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ir.meganeura.ops import kinds as meganeura_kinds
 from ir.op import Op
 from ir.registry import kinds
 from jax_backend.lowering import assert_complete
@@ -17,6 +18,7 @@ from jax_backend.ops import (
     int,
     interpolate,
     linear,
+    meganeura,
     numeric,
     pool,
     quantize,
@@ -49,11 +51,17 @@ FAMILIES = (
 BUILT: Final = tuple(module.__name__.rpartition(".")[2] for module in FAMILIES)
 """The families whose every kind has a lowering. A family enters when its last lowering does."""
 
+MEGANEURA: Final = tuple(f"meganeura.{module.__name__.rpartition('.')[2]}" for module in meganeura.FAMILIES)
+"""The families of Meganeura's IR; every kind has a lowering."""
+
 
 def kinds_of(family: str) -> tuple[type[Op], ...]:
-    """The kinds of a family that need a lowering, in declared order."""
-    return tuple(k for k in kinds() if k.__module__ == f"ir.ops.{family}" and k not in NO_PROGRAM)
+    """The kinds of a family that need a lowering, in declared order; `meganeura.conv` is one of Meganeura's."""
+    owner, _, name = family.rpartition(".")
+    among = meganeura_kinds().values() if owner else kinds()
+    module = f"ir.{owner}.ops.{name}" if owner else f"ir.ops.{name}"
+    return tuple(k for k in among if k.__module__ == module and k not in NO_PROGRAM | meganeura.NO_PROGRAM)
 
 
-for _family in BUILT:
+for _family in (*BUILT, *MEGANEURA):
     assert_complete(kinds_of(_family))

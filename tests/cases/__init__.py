@@ -1,4 +1,4 @@
-"""The tables of `OpCase` rows, one module per family, named as the modules of `ir.ops`.
+"""The tables of `OpCase` rows, one module per family, named as the modules of `ir.ops` and `ir.meganeura.ops`.
 
 A table has `CASES`, may have `BAD_CASES`, and is found by being here.
 """
@@ -8,12 +8,18 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from ir.op import Op
+from tests.cases import meganeura
 from tests.opcase import BadCase, OpCase
 
 
 def families() -> tuple[str, ...]:
-    """The families that have a table."""
-    return tuple(sorted(module.name for module in iter_modules(__path__)))
+    """The families of Burn's IR that have a table."""
+    return tuple(sorted(module.name for module in iter_modules(__path__) if not module.ispkg))
+
+
+def meganeura_families() -> tuple[str, ...]:
+    """Those of Meganeura's IR, such as `meganeura.conv`."""
+    return tuple(sorted(f"meganeura.{module.name}" for module in iter_modules(meganeura.__path__)))
 
 
 @cache
@@ -26,7 +32,7 @@ def cases(family: str) -> tuple[OpCase, ...]:
     rows = tuple(import_module(f"{__name__}.{family}").CASES)
     ids = [row.id for row in rows]
     if twice := {i for i in ids if ids.count(i) > 1}:
-        raise ValueError(f"tests/cases/{family}.py: ids that occur twice: {', '.join(sorted(twice))}")
+        raise ValueError(f"tests/cases, {family}: ids that occur twice: {', '.join(sorted(twice))}")
     return rows
 
 
