@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from jax_backend.custom_ops import CustomOpRegistry
     from jax_backend.function import Function
     from jax_backend.program import Program
+    from jax_backend.program_recorder import record
     from jax_backend.reads import ReadResult
     from jax_backend.recorder import Recorder
+    from jax_backend.recording import Recording
     from jax_backend.tensor import Tensor
 
 _HOMES: Final = {
@@ -25,8 +27,10 @@ _HOMES: Final = {
     "ProgramCache": "jax_backend.cache",
     "ReadResult": "jax_backend.reads",
     "Recorder": "jax_backend.recorder",
+    "Recording": "jax_backend.recording",
     "Spmd": "jax_backend.collective",
     "Tensor": "jax_backend.tensor",
+    "record": "jax_backend.program_recorder",
     "run_spmd": "jax_backend.collective",
 }
 
@@ -38,8 +42,10 @@ __all__ = [
     "ProgramCache",
     "ReadResult",
     "Recorder",
+    "Recording",
     "Spmd",
     "Tensor",
+    "record",
     "run_spmd",
 ]
 

@@ -27,7 +27,7 @@ from ir.wire.messages import (
     TaskResponse,
 )
 
-_INNER_IDS: Final = 1 << 63
+INNER_IDS: Final = 1 << 63
 """Ids from here on are ours: what stays inside one execution of a registered graph."""
 
 
@@ -63,27 +63,42 @@ class Summary(Struct):
     """Outputs by dtype and shape."""
 
 
-def operations(messages: Iterable[RemoteMessage | TaskResponse]) -> Iterator[OperationIr]:
-    """Every operation in the order it runs, those of graph executions with their sizes, scalars and ids bound.
+class Expansion:
+    """The operations that each message of a session runs; it remembers the registered graphs."""
 
-    Raises:
-        StreamError: a graph is executed that was not registered.
-    """
-    graphs: dict[int, Sequence[OperationIr]] = {}
-    fresh = count(_INNER_IDS)
-    for message in messages:
+    def __init__(self) -> None:
+        self._graphs: dict[int, Sequence[OperationIr]] = {}
+        self._fresh = count(INNER_IDS)
+
+    def of(self, message: RemoteMessage | TaskResponse) -> Iterator[OperationIr]:
+        """The operations of `message`, those of graph executions with their sizes, scalars and ids bound.
+
+        Raises:
+            StreamError: a graph is executed that was not registered.
+        """
         match message:
             case RegisterOperation(operation=operation):
                 yield operation
             case RegisterAndExecuteGraph(graph_id=id, relative_graph=graph, bindings=bindings):
-                graphs[id] = graph
-                yield from _executed(graph, bindings, fresh)
+                self._graphs[id] = graph
+                yield from _executed(graph, bindings, self._fresh)
             case ExecuteGraph(graph_id=id, bindings=bindings):
-                if id not in graphs:
+                if id not in self._graphs:
                     raise StreamError(f"ExecuteGraph.graph_id: no graph is registered under {id}")
-                yield from _executed(graphs[id], bindings, fresh)
+                yield from _executed(self._graphs[id], bindings, self._fresh)
             case _:
                 pass
+
+
+def operations(messages: Iterable[RemoteMessage | TaskResponse]) -> Iterator[OperationIr]:
+    """Every operation in the order it runs: see `Expansion`.
+
+    Raises:
+        StreamError: a graph is executed that was not registered.
+    """
+    expansion = Expansion()
+    for message in messages:
+        yield from expansion.of(message)
 
 
 def _executed(graph: Sequence[OperationIr], bindings: GraphBindings, fresh: Iterator[int]) -> Iterator[OperationIr]:

@@ -1,6 +1,6 @@
 """Recorded programs as functions.
 
-    program = Program.from_ops(ops)
+    program = Program.load("step.bxs", segment=1)     # `program_recorder.record` records one, `Recording` has them all
     program.inputs, program.outputs, program.ops
     program(x, w)
     program.grad("t12", wrt="t3")             # `function` says what else there is
@@ -9,18 +9,21 @@ A program is a relative graph (`ir.stream`) with the bindings of one execution. 
 from: `Program(graph, bindings)` takes any operations that have a lowering.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ir.dtype import BF16, F16
+from ir.errors import StreamError
 from ir.op import Op, ScalarSlot, scalar_slots, values
-from ir.scalar import ScalarIr
+from ir.scalar import ScalarIr, scalar
 from ir.stream import (
     Bindings,
+    Entry,
     RelativeGraph,
     SymbolTable,
     bound_ops,
@@ -38,7 +41,12 @@ from jax_backend.executable import abstract_value
 from jax_backend.function import Form, Function
 from jax_backend.interpreter import run_graph
 from jax_backend.ops._shared import precision as products_in
+from jax_backend.types import Array
 from jax_backend.values import SEED, Results, Value, seed_words
+
+if TYPE_CHECKING:
+    from jax_backend.cache import ProgramCache
+    from jax_backend.runner import Call
 
 
 class Program(Function):
@@ -112,6 +120,45 @@ class Program(Function):
         graph = build_graph(*part.key, [part.numbers[id] for id in wanted])
         return cls(graph, part.bindings, **options)
 
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], segment: "int | slice | None" = None) -> "Program":
+        """The program of a recorded session; its inputs have the values that they had there.
+
+        Args:
+            path: a capture (`.bxs`) or JSON lines.
+            segment: which part: a number, as `Recording.spans` lists the programs that a recorder makes of the session
+                (from the end, if it is negative), or a slice of operations; by default the whole session.
+
+        Raises:
+            IrError: the file is no session, or has no such part.
+            OSError: the file cannot be read.
+        """
+        from jax_backend.recording import Recording  # it makes programs
+
+        recording = Recording.load(path)
+        if not isinstance(segment, int):
+            return recording.program(segment or slice(None))
+        spans = recording.spans()
+        if not -len(spans) <= segment < len(spans):
+            raise StreamError(f"Program.load: expected one of {len(spans)} segments of {path}, got {segment}")
+        return recording.program(spans[segment])
+
+    @classmethod
+    def of_call(cls, call: "Call", **options: Any) -> "Program":
+        """The program that a recorder is about to run, with its arguments: what `Recorder(watch=..)` sees.
+
+        Its inputs are kept as they are: a donated one is gone once the call is made.
+        """
+        made = call.executable
+        scalars, moving, key = made.packer.unpack(jnp.asarray(call.pack)) if call.pack is not None else ([], [], None)
+        given = iter(moving)
+        starts = tuple(int(next(given)) if t else s for t, s in zip(made.traced, made.starts, strict=True))
+        numbers = [scalar(s.item()) for s in scalars]
+        bindings = Bindings(list(range(made.graph.num_values)), numbers, starts)
+        if key is not None:
+            options.setdefault("seed", np.asarray(key))
+        return cls(made.graph, bindings, data=dict(zip(made.graph.inputs, call.inputs, strict=True)), **options)
+
     @property
     def ops(self) -> tuple[Op, ...]:
         """The operations in order, with the recorded ids, scalars and slice starts."""
@@ -134,6 +181,36 @@ class Program(Function):
 def _start(given: Any) -> Any:
     """A start that is known while tracing as an int, so that the slice is static."""
     return int(given) if isinstance(given, np.ndarray) else given
+
+
+def pending_program(
+    entries: Sequence[Entry], outputs: Sequence[int], array: Callable[[int], Array], cache: "ProgramCache", name: str
+) -> Program:
+    """The program of those of `entries` that lead to `outputs`; `array` gives what an input holds.
+
+    Raises:
+        StreamError: nothing is asked for, or something that none of them makes.
+    """
+    made = {id for entry in entries for id in entry.outputs}
+    if not outputs or not made.issuperset(outputs):
+        known = [f"t{id}" for id in outputs if id not in made]
+        raise StreamError(f"{name}: expected tensors that are not computed yet, got {known}; `record()` keeps them all")
+    needed, wanted = list[Entry](), set(outputs)
+    for entry in reversed(entries):
+        if wanted.intersection(entry.outputs):
+            needed.append(entry)
+            wanted = wanted.difference(entry.outputs).union(entry.inputs)
+    part = segment(needed[::-1])
+    graph = build_graph(*part.key, [part.numbers[id] for id in outputs])
+    ids = [part.bindings.ids[n] for n in graph.inputs]
+    return Program(
+        graph,
+        part.bindings,
+        data={id: array(id) for id in ids},
+        custom_ops=cache.custom_ops,
+        precision=cache.precision,
+        name=name,
+    )
 
 
 class _Recorded(Mapping[str, Any]):

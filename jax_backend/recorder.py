@@ -24,11 +24,12 @@ from ir.verify import Level, StreamVerifier
 from jax_backend import host
 from jax_backend.cache import ProgramCache
 from jax_backend.handles import HandleTable
+from jax_backend.program import Program, pending_program
 from jax_backend.reads import ReadResult
 from jax_backend.rendezvous import Member, all_reduce
 from jax_backend.rng import RandomState
 from jax_backend.runner import RecorderStats, Runner, Watch
-from jax_backend.tensor import TensorRecorder
+from jax_backend.tensor import Tensor, TensorRecorder
 from jax_backend.types import Device
 
 _MAX_DROPPED: Final = 100_000
@@ -297,6 +298,15 @@ class Recorder(TensorRecorder):
         self._runner.clear()
         if self._member is not None:
             self._member.close()
+
+    def program(self, *outputs: Tensor) -> Program:
+        """What leads to `outputs` and has not run yet, as a function of the tensors that are there.
+
+        Raises:
+            StreamError: none is given, or one is computed already.
+        """
+        self.drop_unreachable()
+        return pending_program(self._pending, [t.id for t in outputs], self.handles.array, self.cache, self.name)
 
     # ---- running
 
