@@ -41,6 +41,18 @@ Source: meganeura 0.2 `graph.rs`, `autodiff.rs`, `optimize.rs`.
 from ir.meganeura.graph import Graph
 from ir.meganeura.node import Node
 from ir.meganeura.ops import kinds
+from ir.meganeura.program import GraphProgram, program
 from ir.meganeura.types import Compat, DerivedParam, DType, NodeId, TensorType
 
-__all__ = ["Compat", "DType", "DerivedParam", "Graph", "Node", "NodeId", "TensorType", "kinds"]
+__all__ = [
+    "Compat",
+    "DType",
+    "DerivedParam",
+    "Graph",
+    "GraphProgram",
+    "Node",
+    "NodeId",
+    "TensorType",
+    "kinds",
+    "program",
+]

@@ -56,15 +56,15 @@ class DenseBuilder(GraphCore):
         return self.append(linear.MatMulBT, [a, b])
 
     def transpose(self, x: NodeId) -> NodeId:
-        """x [M, N] -> [N, M]."""
+        """X [M, N] -> [N, M]."""
         return self.append(linear.Transpose, [x])
 
     def add(self, a: NodeId, b: NodeId) -> NodeId:
-        """a + b, of equal shapes."""
+        """A + b, of equal shapes."""
         return self.append(elementwise.Add, [a, b])
 
     def mul(self, a: NodeId, b: NodeId) -> NodeId:
-        """a * b, of equal shapes."""
+        """A * b, of equal shapes."""
         return self.append(elementwise.Mul, [a, b])
 
     def greater(self, a: NodeId, b: NodeId) -> NodeId:
@@ -72,14 +72,14 @@ class DenseBuilder(GraphCore):
         return self.append(elementwise.Greater, [a, b])
 
     def bias_add(self, a: NodeId, bias: NodeId) -> NodeId:
-        """a [M, N] plus bias [N] in each row."""
+        """A [M, N] plus bias [N] in each row."""
         op = elementwise.BiasAdd(self.tensor(a), self.tensor(bias), self.tensor(a))
         dims = rank(op, "a", 2, "bias_add requires 2D input")
         equal(op, "bias", dims[1], rank(op, "bias", 1, "bias must be 1D")[0], "bias size must match last dim")
         return self.append(elementwise.BiasAdd, [a, bias])
 
     def broadcast_add(self, a: NodeId, b: NodeId) -> NodeId:
-        """a [M, N] plus b [1, N] in each row, as a `BiasAdd`."""
+        """A [M, N] plus b [1, N] in each row, as a `BiasAdd`."""
         op = elementwise.BiasAdd(self.tensor(a), self.tensor(b), self.tensor(a))
         dims = rank(op, "a", 2, "broadcast_add requires 2D input")
         addend = rank(op, "bias", 2, "broadcast_add requires 2D addend")

@@ -49,7 +49,7 @@ class ImageBuilder(GraphCore):
         num_groups: int,
         eps: float,
     ) -> NodeId:
-        """Groups of channels with mean 0 and variance 1, then weight and bias per channel; `_batch` is not looked at."""
+        """Groups of channels with mean 0 and variance 1, then weight and bias per channel; `_batch` is not used."""
         groups = _Groups(num_groups=num_groups, eps=eps, channels=channels, spatial=spatial)
         return self.append(norm.GroupNorm, [x, weight, bias], **groups)
 
@@ -76,9 +76,7 @@ class ImageBuilder(GraphCore):
         groups = _Groups(num_groups=num_groups, eps=eps, channels=channels, spatial=spatial)
         return self.append(norm.GroupNormGradWeightBias, [grad_output, input], **groups)
 
-    def concat(
-        self, a: NodeId, b: NodeId, batch: int, channels_a: int, channels_b: int, spatial: int
-    ) -> NodeId:
+    def concat(self, a: NodeId, b: NodeId, batch: int, channels_a: int, channels_b: int, spatial: int) -> NodeId:
         """Channels of b after those of a, image by image."""
         ty = TensorType.f32([batch * (channels_a + channels_b) * spatial])
         channels = _Channels(channels_a=channels_a, channels_b=channels_b, spatial=spatial)
@@ -142,7 +140,17 @@ class ImageBuilder(GraphCore):
         """Cross-correlation with a kernel flat (out_channels, in_channels, kernel_h, kernel_w)."""
         out_h = window_count("Conv2d", "h", in_h, kernel_h, stride, padding_h)
         out_w = window_count("Conv2d", "w", in_w, kernel_w, stride, padding_w)
-        sizes = _ConvSizes(in_channels=in_channels,in_h=in_h,in_w=in_w,out_channels=out_channels,kernel_h=kernel_h,kernel_w=kernel_w,stride=stride,padding_h=padding_h,padding_w=padding_w,)
+        sizes = _ConvSizes(
+            in_channels=in_channels,
+            in_h=in_h,
+            in_w=in_w,
+            out_channels=out_channels,
+            kernel_h=kernel_h,
+            kernel_w=kernel_w,
+            stride=stride,
+            padding_h=padding_h,
+            padding_w=padding_w,
+        )
         return self.append(
             conv.Conv2d, [input, kernel], TensorType.f32([batch * out_channels * out_h * out_w]), **sizes
         )
@@ -164,7 +172,17 @@ class ImageBuilder(GraphCore):
     ) -> NodeId:
         """Gradient of `conv2d_hw` for its input."""
         ty = TensorType.f32([batch * in_channels * in_h * in_w])
-        sizes = _ConvSizes(in_channels=in_channels,in_h=in_h,in_w=in_w,out_channels=out_channels,kernel_h=kernel_h,kernel_w=kernel_w,stride=stride,padding_h=padding_h,padding_w=padding_w,)
+        sizes = _ConvSizes(
+            in_channels=in_channels,
+            in_h=in_h,
+            in_w=in_w,
+            out_channels=out_channels,
+            kernel_h=kernel_h,
+            kernel_w=kernel_w,
+            stride=stride,
+            padding_h=padding_h,
+            padding_w=padding_w,
+        )
         return self.append(conv.Conv2dGradInput, [grad_output, kernel], ty, **sizes)
 
     def conv2d_grad_weight(
@@ -182,7 +200,17 @@ class ImageBuilder(GraphCore):
         padding_w: int,
     ) -> NodeId:
         """Gradient of `conv2d_hw` for its kernel."""
-        sizes = _ConvSizes(in_channels=in_channels,in_h=in_h,in_w=in_w,out_channels=out_channels,kernel_h=kernel_h,kernel_w=kernel_w,stride=stride,padding_h=padding_h,padding_w=padding_w,)
+        sizes = _ConvSizes(
+            in_channels=in_channels,
+            in_h=in_h,
+            in_w=in_w,
+            out_channels=out_channels,
+            kernel_h=kernel_h,
+            kernel_w=kernel_w,
+            stride=stride,
+            padding_h=padding_h,
+            padding_w=padding_w,
+        )
         return self.append(conv.Conv2dGradWeight, [grad_output, input], **sizes)
 
     def max_pool_2d(
@@ -217,4 +245,3 @@ class ImageBuilder(GraphCore):
         """Mean of each image and channel -> [batch, channels]."""
         ty = TensorType.f32([batch, channels])
         return self.append(conv.GlobalAvgPool, [input], ty, channels=channels, spatial=spatial)
-
