@@ -209,14 +209,16 @@ class Op(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=T
         return tuple(numbers)
 
     def __str__(self) -> str:
-        def show(value: Any) -> str:
-            if isinstance(value, tuple):
-                return f"[{', '.join(map(show, cast('tuple[Any, ...]', value)))}]"
-            if isinstance(value, ScalarIr):
-                return repr(value.value)
-            return value.value if isinstance(value, Enum) else str(value)
+        return f"{self.kind}({', '.join(f'{f.path}={show_value(value)}' for f, value in values(self))})"
 
-        return f"{self.kind}({', '.join(f'{f.path}={show(value)}' for f, value in values(self))})"
+
+def show_value(value: Any) -> str:
+    """The value of a field, for people."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(show_value, cast('tuple[Any, ...]', value)))}]"
+    if isinstance(value, ScalarIr):
+        return repr(value.value)
+    return value.value if isinstance(value, Enum) else str(value)
 
 
 OpT = TypeVar("OpT", bound=Op)

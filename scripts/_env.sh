@@ -2,6 +2,7 @@
 #   require_python      prints the command of a Python 3.11 or newer, 3.11 first; PYTHON=... overrides
 #   newest_python       prints that of the newest Python from 3.12 on which really runs, or nothing
 #   make_env DIR PYTHON fills DIR with this project, its plots and its pinned tools; instant when nothing changed
+#   find_browser        prints the command of a browser that needs no window, or nothing; installs it where $CI is set
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -56,4 +57,19 @@ print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], s
     "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[plots]' \
         --requirement "$dir/requirements.txt" || return
     echo "$wanted" >"$dir/.burn-xla"
+}
+
+find_browser() {
+    local name
+    for name in chromium-headless-shell chromium chromium-browser google-chrome; do
+        if "$name" --version >/dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+    # A person's machine is theirs; one that runs nothing but tests may be changed.
+    if [[ -n ${CI:-} && $EUID == 0 ]] && apt-get --version >/dev/null 2>&1; then
+        apt-get update -qq >&2 && apt-get install -y -qq --no-install-recommends chromium-headless-shell >&2 || return
+        echo chromium-headless-shell
+    fi
 }

@@ -1,4 +1,4 @@
-"""`burn-xla inspect`: what a recorded session holds. Imports no jax."""
+"""`burn-xla inspect`: what a recorded session holds. Imports no jax, unless it is to run the session for `--html`."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,12 +19,22 @@ from jax_backend.inspection import Summary, operations, summarise
     type=click.Path(dir_okay=False, path_type=Path),
     help="Draw the operations into a .svg or .html file.",
 )
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Run the session and write a page: programs, why they were cut and compiled, time and memory, HLO.",
+)
+@click.option("--device", default=None, help="With --html: cpu, gpu, tpu, or a number; default: the first there is.")
 @click.option("--max-ops", default=300, show_default=True, help="Operations to draw, from the first on.")
-def command(file: Path, as_json: bool, top: int, graph: Path | None, max_ops: int) -> None:
+def command(
+    file: Path, as_json: bool, top: int, graph: Path | None, html: Path | None, device: str | None, max_ops: int
+) -> None:
     """Show the operations, tensors, bytes and shapes in FILE, a capture (.bxs) or JSON lines."""
     if graph is not None:
         draw(file, graph, max_ops)
-    else:
+    if html is not None:
+        write_page(file, html, device)
+    if graph is None and html is None:
         summary = summarise(file)
         click.echo(msgspec.json.encode(summary).decode() if as_json else report(summary, top))
 
@@ -78,3 +88,23 @@ def draw(file: Path, target: Path, max_ops: int) -> None:
     target.write_text(writers[target.suffix](ops[:max_ops]), encoding="utf-8")
     left_out = f"; --max-ops draws more of the {len(ops)}" if len(ops) > max_ops else ""
     click.echo(f"{target}: {min(len(ops), max_ops)} operations{left_out}")
+
+
+def write_page(file: Path, target: Path, device: str | None) -> None:
+    """Run a session and write what became of it as a page."""
+    from jax_backend import devices
+
+    devices.prepare(device or "")
+    from ir.wire.capture import read_messages
+    from jax_backend.cli.run import progress
+    from jax_backend.report_page import page
+    from jax_backend.session_report import report
+
+    chosen = devices.find_device(device) if device else None
+    with progress(sum(1 for _ in read_messages(file))) as tick:
+        found = report(file.name, tick(read_messages(file)), chosen)
+    target.write_text(page(found), encoding="utf-8")
+    failed = f"; {len(found.failures)} reads failed" if found.failures else ""
+    click.echo(
+        f"{target}: {found.operations} operations, {len(found.runs)} runs of {len(found.programs)} programs{failed}"
+    )
