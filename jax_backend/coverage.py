@@ -1,24 +1,24 @@
 """Which forms of the two IRs run, and which of them a test compares with an independent reference.
 
-A form is a kind under one outer variant of `OperationIr`: `BaseInt.Reshape`. `tested.json` beside this module lists the
-tested ones; `scripts/write_coverage.py` writes it from the tables in `tests/cases`, and a test compares the two.
+A form of Burn's IR is a kind under one outer variant of `OperationIr`: `BaseInt.Reshape`; one of Meganeura's is a kind
+in its family: `conv.Conv2d`. `tested.json` beside this module lists the tested ones; `scripts/write_coverage.py` writes
+it from the tables in `tests/cases`, and a test compares the two.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, NamedTuple
 
+from ir.meganeura.ops import kinds as meganeura_kinds
 from ir.op import Op
 from ir.operation import operation
 from ir.registry import BARE, forms
-from jax_backend.ops import BUILT, NO_PROGRAM, kinds_of
-
-MEGANEURA_FORMS: Final = 75
-"""Operations of Meganeura's IR. None of its kinds is declared here yet, so none runs."""
+from jax_backend.ops import BUILT, MEGANEURA, NO_PROGRAM, kinds_of, meganeura
 
 TESTED: Final = "tested.json"
+IRS: Final = ("burn", "meganeura")
 
 
 class Count(NamedTuple):
@@ -44,7 +44,7 @@ class Coverage:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The outer variants, in declared order; those without kinds of their own are `control`."""
+        """The outer variants or families, in declared order; outer variants without kinds are `control`."""
         return tuple(dict.fromkeys(map(family_of, self.forms)))
 
     def missing(self, family: str) -> list[str]:
@@ -53,17 +53,23 @@ class Coverage:
 
 
 def family_of(form: str) -> str:
-    """The outer variant of a form.
+    """The outer variant or family of a form.
 
-    >>> family_of("BaseInt.Reshape"), family_of("Drop")
-    ('BaseInt', 'control')
+    >>> family_of("BaseInt.Reshape"), family_of("Drop"), family_of("conv.Conv2d")
+    ('BaseInt', 'control', 'conv')
     """
     return form.partition(".")[0] if form not in BARE else "control"
 
 
 def form_of(op: Op) -> str:
-    """The form that `op` stands for by the dtypes of its tensors."""
-    return operation(op).path
+    """The form that `op` stands for: for Burn's by the dtypes of its tensors."""
+    kind = type(op)
+    return meganeura_form(kind) if kind in meganeura_kinds().values() else operation(op).path
+
+
+def meganeura_form(kind: type[Op]) -> str:
+    """Family and name of a kind of Meganeura."""
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"
 
 
 def coverage(tested: Iterable[str] | None = None) -> Coverage:
@@ -71,38 +77,45 @@ def coverage(tested: Iterable[str] | None = None) -> Coverage:
     known = forms()
     runs = NO_PROGRAM.union(*map(kinds_of, BUILT))
     lowered = frozenset(path for path, form in known.items() if form.kind in runs)
-    return Coverage(tuple(known), lowered, lowered.intersection(committed() if tested is None else tested))
+    return Coverage(tuple(known), lowered, lowered.intersection(committed("burn") if tested is None else tested))
 
 
-def committed() -> list[str]:
-    """The tested forms as committed."""
-    return json.loads(files("jax_backend").joinpath(TESTED).read_text(encoding="utf-8"))["burn"]
+def meganeura_coverage(tested: Iterable[str] | None = None) -> Coverage:
+    """The coverage of Meganeura's IR."""
+    known = {meganeura_form(kind): kind for kind in meganeura_kinds().values()}
+    runs = meganeura.NO_PROGRAM.union(*map(kinds_of, MEGANEURA))
+    lowered = frozenset(form for form, kind in known.items() if kind in runs)
+    ordered = sorted(known, key=family_of)
+    return Coverage(tuple(ordered), lowered, lowered.intersection(committed("meganeura") if tested is None else tested))
 
 
-def totals(burn: Coverage) -> dict[str, dict[str, int]]:
-    """The numbers of both IRs."""
-    return {"burn": burn.count()._asdict(), "meganeura": Count(MEGANEURA_FORMS, 0, 0)._asdict()}
+def both(tested: Mapping[str, Iterable[str]] | None = None) -> dict[str, Coverage]:
+    """The coverage of each IR by its name."""
+    given = tested or {name: committed(name) for name in IRS}
+    return {"burn": coverage(given["burn"]), "meganeura": meganeura_coverage(given["meganeura"])}
 
 
-def page(burn: Coverage) -> str:
+def committed(ir: str) -> list[str]:
+    """The tested forms of an IR as committed."""
+    return json.loads(files("jax_backend").joinpath(TESTED).read_text(encoding="utf-8"))[ir]
+
+
+def page(found: Mapping[str, Coverage]) -> str:
     """`docs/coverage.md`."""
-    total = burn.count()
     lines = [
         "# Coverage",
         "",
         "Written by `python scripts/write_coverage.py`; do not edit.",
         "",
-        "A form is a kind under one outer variant of `OperationIr`. *Run*: its family is complete. *Tested*: a row of",
-        "`tests/cases` compares it, eager and compiled, with a value by hand or from an independent reference;",
-        "`tests/coverage.py` names the tests of what no row can run.",
-        "",
-        "| family | forms | run | tested |",
-        "|---|--:|--:|--:|",
-        *(f"| {family} | {' | '.join(map(str, burn.count(family)))} |" for family in burn.families),
-        f"| **Burn** | **{total.total}** | **{total.lowered}** | **{total.tested}** |",
-        f"| **Meganeura** | **{MEGANEURA_FORMS}** | **0** | **0** |",
+        "A form is a kind under one outer variant of Burn's `OperationIr`, or a kind of Meganeura's `Op`. *Run*: its",
+        "family is complete. *Tested*: a row of `tests/cases` compares it, eager and compiled, with a value by hand or",
+        "from an independent reference; `tests/coverage.py` names the tests of what no row can run.",
     ]
-    gaps = [(family, missing) for family in burn.families if (missing := burn.missing(family))]
+    for ir, of in found.items():
+        lines += ["", f"| {ir.capitalize()} | forms | run | tested |", "|---|--:|--:|--:|"]
+        lines += [f"| {family} | {' | '.join(map(str, of.count(family)))} |" for family in of.families]
+        lines.append(f"| **all** | {' | '.join(f'**{n}**' for n in of.count())} |")
+    gaps = [(family, missing) for of in found.values() for family in of.families if (missing := of.missing(family))]
     if gaps:
         lines += ["", "## Missing", "", "Forms that do not run, or that no table tests yet:", ""]
         lines += [f"- {family}: {', '.join(f.rpartition('.')[2] for f in missing)}" for family, missing in gaps]

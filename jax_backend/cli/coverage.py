@@ -11,18 +11,18 @@ from jax_backend.cli.text import table
 @click.option("--missing", is_flag=True, help="Name the forms that do not run or are not tested.")
 def command(as_json: bool, missing: bool) -> None:
     """Count the forms of each IR: all, those that run, those tested against an independent reference."""
-    from jax_backend.coverage import coverage, totals
+    from jax_backend.coverage import both
 
-    burn = coverage()
-    whole = totals(burn)
+    found = both()
     if as_json:
-        families = {family: burn.count(family)._asdict() for family in burn.families}
-        click.echo(msgspec.json.encode({**whole, "families": {"burn": families}}).decode())
+        families = {ir: {f: of.count(f)._asdict() for f in of.families} for ir, of in found.items()}
+        totals = {ir: of.count()._asdict() for ir, of in found.items()}
+        click.echo(msgspec.json.encode({**totals, "families": families}).decode())
         return
-    rows = [(family, *burn.count(family)) for family in burn.families]
-    rows += [(name, *count.values()) for name, count in whole.items()]
+    rows = [(f"{ir} {family}", *of.count(family)) for ir, of in found.items() for family in of.families]
+    rows += [(ir, *of.count()) for ir, of in found.items()]
     click.echo(table(("family", "forms", "run", "tested"), rows))
     if missing:
-        for family in burn.families:
-            for form in burn.missing(family):
-                click.echo(f"{form}: {'not tested' if form in burn.lowered else 'does not run'}")
+        for of in found.values():
+            for form in (form for family in of.families for form in of.missing(family)):
+                click.echo(f"{form}: {'not tested' if form in of.lowered else 'does not run'}")
