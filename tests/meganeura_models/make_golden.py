@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torchvision
-import transformers
 from safetensors.numpy import save_file
 
 from tests.meganeura_models.weights import token_ids, waves, weights
@@ -24,8 +21,10 @@ from tests.meganeura_models.weights import token_ids, waves, weights
 GOLDEN = Path(__file__).with_name("golden.safetensors")
 
 
-def filled(model: torch.nn.Module) -> tuple[torch.nn.Module, dict[str, list[int]]]:
+def filled(model: Any) -> tuple[Any, dict[str, list[int]]]:
     """The model in float64 with our weights, and the shape of every tensor that it has of its own."""
+    import torch
+
     if hasattr(model, "tie_weights"):
         model.tie_weights()
     shapes: dict[str, list[int]] = {}
@@ -43,8 +42,11 @@ Case = tuple[dict[str, Any], dict[str, list[int]]]
 """Outputs by name, and the shape of each tensor that the model has."""
 
 
-def decoder(config: transformers.PretrainedConfig, prompt: int, generated: int) -> Case:
+def decoder(config: Any, prompt: int, generated: int) -> Case:
     """Logits of a prompt, the loss and two gradients of predicting each next token, and greedy continuation."""
+    import torch
+    import transformers
+
     config._attn_implementation = "eager"
     model, shapes = filled(transformers.AutoModelForCausalLM.from_config(config))
     tokens = torch.tensor([token_ids(prompt, config.vocab_size)])
@@ -65,6 +67,8 @@ def decoder(config: transformers.PretrainedConfig, prompt: int, generated: int) 
 
 def llama() -> Case:
     """The SmolLM2 family: grouped heads, tied embeddings."""
+    import transformers
+
     config = transformers.LlamaConfig(
         vocab_size=61, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
         num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-5, rope_theta=1e4, tie_word_embeddings=True,
@@ -75,6 +79,8 @@ def llama() -> Case:
 
 def mistral() -> Case:
     """A window of 4 positions, a head of its own."""
+    import transformers
+
     config = transformers.MistralConfig(
         vocab_size=61, hidden_size=40, intermediate_size=72, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=4, head_dim=10, rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=False,
@@ -83,15 +89,21 @@ def mistral() -> Case:
     return decoder(config, 13, 2)
 
 
-def resnet(block: type[torch.nn.Module]) -> Case:
+def resnet(block: str) -> Case:
     """One block per stage, two images of 64 x 64."""
-    made = torchvision.models.ResNet(block, [1, 1, 1, 1], num_classes=13)
+    import torch
+    from torchvision import models
+
+    made = models.ResNet(getattr(models.resnet, block), [1, 1, 1, 1], num_classes=13)
     model, shapes = filled(made)
     return {"logits": model(torch.from_numpy(waves((2, 3, 64, 64))).double())}, shapes
 
 
 def whisper() -> Case:
     """Encoder states of 30 frames, and logits of 9 tokens."""
+    import torch
+    import transformers
+
     config = transformers.WhisperConfig(
         vocab_size=53, num_mel_bins=8, d_model=48, encoder_layers=2, decoder_layers=2, encoder_attention_heads=3,
         decoder_attention_heads=3, encoder_ffn_dim=80, decoder_ffn_dim=80, max_source_positions=15,
@@ -107,6 +119,9 @@ def whisper() -> Case:
 
 def bert() -> Case:
     """Hidden states of 7 tokens, padded to 11, and their mean, normalised."""
+    import torch
+    import transformers
+
     config = transformers.BertConfig(
         vocab_size=67, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=80,
         max_position_embeddings=16, hidden_act="gelu", layer_norm_eps=1e-12, attn_implementation="eager",
@@ -121,8 +136,8 @@ def bert() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "llama": llama,
     "mistral": mistral,
-    "resnet_basic": lambda: resnet(torchvision.models.resnet.BasicBlock),
-    "resnet_bottleneck": lambda: resnet(torchvision.models.resnet.Bottleneck),
+    "resnet_basic": lambda: resnet("BasicBlock"),
+    "resnet_bottleneck": lambda: resnet("Bottleneck"),
     "whisper": whisper,
     "bert": bert,
 }
