@@ -95,6 +95,11 @@ class Function:
         inputs, outputs = (", ".join(map(str, values)) for values in (self.inputs, self.outputs))
         return f"<{type(self).__name__} {self.name}: ({inputs}) -> ({outputs})>"
 
+    def _repr_html_(self) -> str:
+        from jax_backend.notebook import function_html
+
+        return function_html(self)
+
     # ---- running
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:

@@ -168,6 +168,11 @@ class Program(Function):
         """What a tensor of the recording is called here."""
         return self._names[self.bindings.ids.index(id)]
 
+    def _repr_html_(self) -> str:
+        from jax_backend.notebook import program_html
+
+        return program_html(self)
+
     def _run(self, arguments: dict[str, Any]) -> Results:
         scalars = [jnp.asarray(arguments[v.name]) for v in self.parameters if v.role == "scalar"]
         starts = [_start(arguments.get(v.name, self.defaults[v.name])) for v in self.parameters if v.role == "start"]

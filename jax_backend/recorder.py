@@ -95,6 +95,11 @@ class Recorder(TensorRecorder):
         """How many graphs are registered."""
         return len(self._graphs)
 
+    @property
+    def num_pending(self) -> int:
+        """How many operations are recorded and have not run."""
+        return self._pending_ops
+
     # ---- recording
 
     def new_id(self) -> int:

@@ -112,6 +112,11 @@ class Recording:
         messages = list(read_messages(path))
         return _Reader(messages).recording
 
+    def _repr_html_(self) -> str:
+        from jax_backend.notebook import recording_html
+
+        return recording_html(self)
+
     # ---- adding
 
     def append(self, op: Op) -> None:

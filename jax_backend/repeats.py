@@ -1,7 +1,12 @@
 """Folds a sequence that repeats itself into blocks: the layers of a network, the steps of a training."""
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from ir.op import Op
+
+FOLDED_OPS: Final = 6
+"""Operations that a run of equal blocks has at least to be folded."""
 
 
 class Block(NamedTuple):
@@ -27,6 +32,11 @@ def fold(sequence: Sequence[Hashable], *, shortest: int = 1, longest: int = 1024
     numbers: dict[Hashable, int] = {}
     names = [numbers.setdefault(item, len(numbers)) for item in sequence]
     return _fold(names, 0, len(names), shortest, longest)
+
+
+def repeated_blocks(ops: Sequence[Op]) -> "list[int | Block]":
+    """Places of `ops`, with runs of blocks folded whose kinds and outputs' types are equal."""
+    return fold([(op.kind, tuple((t.shape, t.dtype) for t in op.outputs)) for op in ops], shortest=FOLDED_OPS)
 
 
 def _fold(names: list[int], start: int, end: int, shortest: int, longest: int) -> "list[int | Block]":

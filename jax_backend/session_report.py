@@ -25,7 +25,7 @@ from jax_backend.cache import ProgramCache
 from jax_backend.executable import Executable, abstract_value
 from jax_backend.op_times import op_seconds, places, traced_seconds
 from jax_backend.recorder import Recorder
-from jax_backend.repeats import Block, fold
+from jax_backend.repeats import Block, fold, repeated_blocks
 from jax_backend.replay import Read, replay
 from jax_backend.runner import Call
 from jax_backend.types import Device
@@ -42,9 +42,6 @@ _TRACEBACKS: Final = re.compile(
     r"^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*\n?| stack_frame_id=\d+", re.MULTILINE
 )
 """Where in this program an instruction was traced: paths of this machine, of no use to who reads the report."""
-
-FOLDED_OPS: Final = 6
-"""Operations that a run of equal blocks has at least to be folded."""
 
 
 class OpRow(Struct):
@@ -184,9 +181,7 @@ def program_row(number: int, executable: Executable) -> ProgramRow:
     return ProgramRow(
         number=number,
         ops=[op_row(op, live) for op, live in zip(graph.ops, live_bytes(graph), strict=True)],
-        blocks=fold(
-            [(op.kind, tuple((t.shape, t.dtype) for t in op.outputs)) for op in graph.ops], shortest=FOLDED_OPS
-        ),
+        blocks=repeated_blocks(graph.ops),
         types={value: str(t).partition(" ")[2] for value, t in graph.tensors().items()},
         inputs=list(graph.inputs),
         outputs=list(graph.outputs),

@@ -89,6 +89,11 @@ class TensorRecorder(OperationSink):
         while self._unreachable:
             self.drop(self._unreachable.popleft())
 
+    def _repr_html_(self) -> str:
+        from jax_backend.notebook import recorder_html
+
+        return recorder_html(self)
+
     def wrap(self, description: TensorIr) -> "Tensor":
         """The tensor of an id that this recorder knows. It is dropped with the last reference to the result."""
         return Tensor(self, description)
@@ -259,6 +264,11 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"Tensor({self.description})"
+
+    def _repr_html_(self) -> str:
+        from jax_backend.notebook import tensor_html
+
+        return tensor_html(self)
 
     def __len__(self) -> int:
         if not self.shape:
