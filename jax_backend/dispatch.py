@@ -5,7 +5,7 @@ answered with its failure; the next task finds everything else as it was.
 """
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -36,6 +36,7 @@ from ir.wire.messages import (
 from ir.wire.values import Address, ProfileToken, TransferCapability
 from jax_backend.answers import Answer, ProfileEnded, ProfileStarted, Read, Sync, Usage
 from jax_backend.exchange import Exchange
+from jax_backend.fast_lane import Taken
 from jax_backend.reads import ReadResult
 from jax_backend.recorder import Recorder
 
@@ -137,12 +138,22 @@ class Dispatcher:
         except Exception as reason:  # of the input, of jax, ours: it ends this task, never the session
             return self.fail(task, reason)
 
+    def record(self, taken: Iterable[Taken]) -> None:
+        """Do operations that were recognised by their bytes."""
+        recorder = self.recorder
+        for element in taken:
+            try:
+                if isinstance(element, int):
+                    recorder.drop(element)
+                else:
+                    recorder.append(element)
+            except Exception as reason:
+                outputs = () if isinstance(element, int) else element.outputs
+                recorder.fail(outputs, _ir_error(RegisterOperation, reason))
+
     def fail(self, task: Task, reason: Exception) -> Answer | None:
         """Put down that `task` raised `reason`."""
-        if not isinstance(reason, IrError):
-            defect, reason = reason, IrError(f"{type(task).__name__}: {type(reason).__name__}: {reason}")
-            reason.__cause__ = defect
-        return self._failed(task, reason)
+        return self._failed(task, _ir_error(type(task), reason))
 
     def supply(self, value: Handed | TensorData) -> None:
         """Give what `awaits` names, or the reason why it does not come."""
@@ -262,6 +273,14 @@ class Dispatcher:
 
     def _abandon_profile(self, task: ProfileAbandon) -> None:
         self._windows.pop(task.token.id, None)
+
+
+def _ir_error(task: type[Task], reason: Exception) -> IrError:
+    if isinstance(reason, IrError):
+        return reason
+    failure = IrError(f"{task.__name__}: {type(reason).__name__}: {reason}")
+    failure.__cause__ = reason
+    return failure
 
 
 def num_bytes(tensor: TensorIr) -> int:

@@ -120,7 +120,7 @@ class Recorder(TensorRecorder):
             self.fail([t.id.value for t in op.outputs], reason)
             self._free_failed(op)
             return
-        # As `_append`, without the call: this line runs once per operation of every client.
+        # As `append`, without the call: this line runs once per operation of every client.
         self._pending.append(entry)
         self._pending_ops += 1
         if self._pending_ops >= self._next_look:
@@ -175,7 +175,7 @@ class Recorder(TensorRecorder):
             if entry.symbol.has_collective:
                 self._append_each(entry)
             elif entry.symbol.weight:
-                self._append(entry)
+                self.append(entry)
             for freed in entry.freed if not entry.symbol.weight else ():
                 self.drop(freed)
 
@@ -323,7 +323,8 @@ class Recorder(TensorRecorder):
                 self._run_first(cut)
         self._clear_pending()
 
-    def _append(self, entry: Entry) -> None:
+    def append(self, entry: Entry) -> None:
+        """Append an element of the stream that was taken apart before; nothing is checked."""
         self._pending.append(entry)
         self._pending_ops += entry.symbol.weight
         if self._pending_ops >= self._next_look:
@@ -338,7 +339,7 @@ class Recorder(TensorRecorder):
             elif isinstance(op, SyncCollective):
                 self._runner.settle_next()
             else:
-                self._append(self._symbols.entry(op))
+                self.append(self._symbols.entry(op))
             inner.update(t.id.value for t in op.outputs)
         for id in inner.difference(entry.ids).union(entry.freed):
             self.drop(id)

@@ -37,6 +37,7 @@ from ir.wire.messages import (
     TaskResponseContent,
     UnitRefusal,
     decode_batch,
+    split_batch,
 )
 from ir.wire.release import PROTOCOL_1, PROTOCOL_2, Release
 from ir.wire.values import DeviceSettings, FloatDType, IntDType, QuantConfig, QuantPropagation
@@ -44,6 +45,7 @@ from jax_backend.answers import Answer, Greeting, encode, response_of
 from jax_backend.cache import ProgramCache
 from jax_backend.dispatch import Dispatcher, Handed, Transfer, Transfers
 from jax_backend.exchange import Exchange
+from jax_backend.fast_lane import FastLane, Taken
 from jax_backend.recorder import Recorder
 from jax_backend.rendezvous import Member, Rendezvous
 from jax_backend.types import Device
@@ -140,6 +142,7 @@ class RemoteSession:
         self._session_id: int | None = None
         self._dispatcher: Dispatcher | None = None
         self._member: Member | None = None
+        self._lane: FastLane | None = None
         self._held: Sequence[RemoteMessage] = ()
 
     @property
@@ -159,11 +162,15 @@ class RemoteSession:
         if self._dispatcher is None:
             return self._greet(frame)
         try:
-            messages = decode_batch(frame, self.release)
+            taken, rest, messages = self._decoded(frame)
         except WireError as error:
             self.end = End(f"undecodable batch: {error}")
             return []
-        return self._run(messages)
+        self._dispatcher.record(taken)
+        answers = self._run(messages)
+        if self._lane is not None and messages:
+            self._learn(self._lane, messages, rest)
+        return answers
 
     def supply(self, value: Handed | TensorData) -> list[Answer]:
         """Bring the tensor that `awaits` names, or the reason why it does not come, and go on."""
@@ -195,6 +202,29 @@ class RemoteSession:
 
     # ---- tasks
 
+    def _decoded(self, frame: bytes) -> tuple[Sequence[Taken], bytes, list[RemoteMessage]]:
+        """What the fast lane takes from a batch, the batch that is left, and its messages.
+
+        Raises:
+            WireError: `frame` is no batch.
+        """
+        if self._lane is None:
+            return (), frame, decode_batch(frame, self.release)
+        taken, rest = self._lane.take(frame)
+        if rest is None:
+            return taken, b"", []
+        try:
+            return taken, rest, decode_batch(rest, self.release)
+        except WireError:  # once more, for the place in the whole
+            return (), frame, decode_batch(frame, self.release)
+
+    def _learn(self, lane: FastLane, messages: Sequence[RemoteMessage], frame: bytes) -> None:
+        for message, data in zip(messages, split_batch(frame), strict=True):
+            if isinstance(message, RegisterOperation):
+                lane.learn(bytes(data), message.operation)
+        if lane.is_closed:
+            self._lane = None
+
     def _run(self, messages: Sequence[RemoteMessage]) -> list[Answer]:
         dispatcher = self._dispatcher
         assert dispatcher is not None
@@ -216,9 +246,7 @@ class RemoteSession:
             if dispatcher.awaits is not None:
                 self._held = messages[place:]
                 break
-        limits, recorder = self._host.limits, dispatcher.recorder
-        if len(recorder.handles) > limits.tensors or recorder.num_graphs > limits.graphs:
-            self._check_counts(recorder)
+        self._check_counts()
         return answers
 
     def _ended_by(self, message: SessionInit | Close) -> End:
@@ -228,14 +256,14 @@ class RemoteSession:
             return End("Close names another session")
         return End("closed by the client", is_error=False)
 
-    def _check_counts(self, recorder: Recorder) -> None:
-        limits = self._host.limits
-        for what, got, limit in (
-            ("tensors", len(recorder.handles), limits.tensors),
-            ("graphs", recorder.num_graphs, limits.graphs),
-        ):
-            if got > limit:
-                self.end = End(f"expected at most {limit:,} {what}, got {got:,}: raise --max-{what}")
+    def _check_counts(self) -> None:
+        limits, recorder = self._host.limits, self.recorder
+        assert recorder is not None
+        num_tensors, num_graphs = len(recorder.handles), recorder.num_graphs
+        if num_tensors > limits.tensors:
+            self.end = End(f"expected at most {limits.tensors:,} tensors, got {num_tensors:,}: raise --max-tensors")
+        elif num_graphs > limits.graphs:
+            self.end = End(f"expected at most {limits.graphs:,} graphs, got {num_graphs:,}: raise --max-graphs")
 
     # ---- handshake
 
@@ -273,6 +301,8 @@ class RemoteSession:
             max_bytes=host.limits.live_bytes,
         )
         self.device_index = device_index
+        if host.verify is Level.off and not self.release.changes:
+            self._lane = FastLane(host.cache.symbols)
         self._dispatcher = Dispatcher(
             recorder,
             host.transfers,
