@@ -32,6 +32,20 @@ TRAINING: Final[tuple[Pass, ...]] = ("Optimize", "Toposort", "Differentiate", "O
 Array: TypeAlias = np.ndarray
 Values: TypeAlias = Mapping[str, Array]
 
+_INSTALL: Final = "scripts/install_vulkan installs Mesa 25 on Debian (packages mesa-vulkan-drivers and libvulkan1)"
+_CONVOLUTION: Final = msgspec.msgpack.encode(
+    {
+        "nodes": [
+            [0, {"Input": ["x"]}, [], [[1], "F32"]],
+            [1, {"Parameter": ["kernel"]}, [], [[1], "F32"]],
+            [2, {"Conv2d": [1, 1, 1, 1, 1, 1, 1, 0, 0]}, [0, 1], [[1], "F32"]],
+        ],
+        "outputs": [2],
+        "derived_params": [],
+    }
+)
+"""1 by 1, as rmp-serde writes the records of a graph."""
+
 
 class RefereeError(RuntimeError):
     """Meganeura refused a request, or cannot run here."""
@@ -72,13 +86,14 @@ class Referee:
 
     Raises:
         OracleError: cargo is missing or fails.
-        RefereeError: there is no software Vulkan driver.
+        RefereeError: there is no software Vulkan driver, or one that garbles what shaders are given.
     """
 
     def __init__(self) -> None:
         environment = {"VK_DRIVER_FILES": str(driver()), "VK_ICD_FILENAMES": str(driver())}
         # llvmpipe reserves address space for each of its threads, so there is no limit that would say anything.
         self._oracle = Oracle(build(REFEREE), memory_bytes=64 << 30, timeout_s=240, environment=environment)
+        self._probe()
 
     def __enter__(self) -> Self:
         return self
@@ -125,6 +140,12 @@ class Referee:
             for answer in answers
         ]
 
+    def _probe(self) -> None:
+        """A convolution has 48 bytes of sizes, which the shaders of Mesa 22.3 read as garbage."""
+        (state,) = self.run(_CONVOLUTION, {"kernel": np.float32([2])}, [Step({"x": np.float32([3])})])
+        if state.outputs[0] != 6:
+            raise RefereeError(f"{driver()}: a convolution comes out wrong, as in Mesa 22.3; {_INSTALL}")
+
     def _ask(self, request: Mapping[str, Any], wanted: str) -> Any:
         (answer,) = self._oracle.run([msgspec.msgpack.encode(request)])
         if wanted not in answer:
@@ -141,10 +162,7 @@ def driver() -> Path:
     found = [path for folder in DRIVERS for path in sorted(folder.glob("lvp_icd*.json"))]
     if not found:
         folders = ", ".join(map(str, DRIVERS))
-        raise RefereeError(
-            f"no lvp_icd*.json in {folders}: Meganeura runs on a software Vulkan driver here; "
-            "install it with `apt-get install mesa-vulkan-drivers libvulkan1`"
-        )
+        raise RefereeError(f"no lvp_icd*.json in {folders}, but Meganeura runs on a software Vulkan driver; {_INSTALL}")
     return found[0]
 
 

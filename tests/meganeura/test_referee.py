@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.meganeura import referee
-from tests.meganeura.referee import TRAINING, Adam, Referee, RefereeError, Sgd, Step, driver, dump
+from tests.meganeura.referee import TRAINING, Adam, Referee, RefereeError, Sgd, State, Step, driver, dump
 
 Raw: TypeAlias = Any
 
@@ -99,8 +99,15 @@ def test_request_that_does_not_decode_is_refused(asked: Referee) -> None:
 
 def test_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(referee, "DRIVERS", (tmp_path,))
-    with pytest.raises(RefereeError, match="apt-get install mesa-vulkan-drivers libvulkan1"):
+    with pytest.raises(RefereeError, match="scripts/install_vulkan installs Mesa 25"):
         driver()
+
+
+def test_driver_that_garbles_sizes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    garbled = State((np.float32([0]),), {}, {})
+    monkeypatch.setattr(Referee, "run", lambda *_: [garbled])
+    with pytest.raises(RefereeError, match=r"a convolution comes out wrong.*install_vulkan"):
+        Referee()
 
 
 def test_crate_makes_the_committed_graphs(tmp_path: Path) -> None:
