@@ -38,6 +38,7 @@ What to use:
 Source: meganeura 0.2 `graph.rs`, `autodiff.rs`, `optimize.rs`.
 """
 
+from ir.meganeura.autodiff import differentiate
 from ir.meganeura.graph import Graph
 from ir.meganeura.node import Node
 from ir.meganeura.ops import kinds
@@ -53,6 +54,7 @@ __all__ = [
     "Node",
     "NodeId",
     "TensorType",
+    "differentiate",
     "kinds",
     "program",
 ]

@@ -72,7 +72,7 @@ def program(graph: GraphCore, compat: Compat = None) -> GraphProgram:
     if not wanted:
         raise StreamError("the graph has no outputs; say which nodes are results with `set_outputs`")
     builder = _Builder(len(ops))
-    for id in _in_order(ops, sorted(set(wanted))):
+    for id in in_order(ops, sorted(set(wanted))):
         op = ops[id]
         try:
             verify_node(op)
@@ -82,7 +82,7 @@ def program(graph: GraphCore, compat: Compat = None) -> GraphProgram:
     return builder.finish([graph.tensor(id) for id in graph.outputs()])
 
 
-def _in_order(ops: Sequence[Op], wanted: Sequence[NodeId]) -> Iterator[NodeId]:
+def in_order(ops: Sequence[Op], wanted: Sequence[NodeId]) -> Iterator[NodeId]:
     """The ids that `wanted` need, ascending where inputs allow it, each after its inputs."""
     live = _live(ops, wanted)
     done: set[NodeId] = set()

@@ -37,9 +37,14 @@ def show_graph(ops: Iterable[Op], outputs: Iterable[NodeId]) -> str:
 
 def show_node(op: Op) -> str:
     """One node, without its end of line."""
-    node, attributes = Node(op), attributes_of(op)
-    inside = ", ".join(f"{name}: {debug(value)}" for name, value in attributes.items())
-    return f"%{node.id} = {op.kind}{f' {{ {inside} }}' if inside else ''}({_ids(node.inputs)}) : {node.ty}"
+    node = Node(op)
+    return f"%{node.id} = {show_op(op)}({_ids(node.inputs)}) : {node.ty}"
+
+
+def show_op(op: Op) -> str:
+    """An op with its attributes, such as `RmsNorm { eps: 1e-5 }`."""
+    inside = ", ".join(f"{name}: {debug(value)}" for name, value in attributes_of(op).items())
+    return f"{op.kind} {{ {inside} }}" if inside else op.kind
 
 
 def _ids(ids: Iterable[NodeId]) -> str:
