@@ -11,10 +11,8 @@ import jax
 import numpy as np
 
 from ir.errors import DTypeError, IrError, ShapeError, StreamError
-from ir.meganeura.graph import Graph
+from ir.meganeura import Compat, Graph, program
 from ir.meganeura.ops import CacheWrite, Embedding, Identity, Input, Parameter
-from ir.meganeura.program import program
-from ir.meganeura.types import Compat
 from ir.op import Op
 from ir.stream import RelativeGraph
 from jax_backend.custom_ops import CustomOpRegistry
@@ -69,6 +67,8 @@ class Leaf(NamedTuple):
             ShapeError: it has another number of elements, another shape, or an index beyond its limit.
             DTypeError: floats where indices are expected, or negative ones.
         """
+        if isinstance(data, jax.Array) and data.shape == self.shape and data.dtype == self.dtype:
+            return data
         array = data if isinstance(data, jax.Array) else np.array(data)
         outer = self.shape[:-1]
         if array.size != prod(self.shape) or (array.ndim > 1 and array.shape[: len(outer)] != outer):

@@ -26,8 +26,7 @@ import jax
 import numpy as np
 
 from ir.errors import ShapeError
-from ir.meganeura.graph import Graph
-from ir.meganeura.types import Compat
+from ir.meganeura import Compat, Graph
 from jax_backend.buffers import Buffers
 from jax_backend.checkpoint import Checkpoint
 from jax_backend.graph_function import UnknownName, listed
@@ -42,8 +41,9 @@ class Session:
 
     Args:
         graph: what runs. Its first output is the loss, where gradients are asked for.
-        gradients: None: the graph runs as it is. `"jax"`: jax differentiates it. `"given"`: the graph has gradient
-            operations; its last outputs are a gradient per parameter in node order.
+        gradients: None: the graph runs as it is. `"jax"`: jax differentiates it. `"graph"`: `differentiate` adds
+            gradient operations, which run. `"given"`: the graph has them; its last outputs are a gradient per
+            parameter in node order, as `differentiate` leaves it.
         compat: `"0.2"`: as Meganeura 0.2 does, where that differs from what is meant.
         batch: run this many sets of inputs and caches at once, each along a new first axis; the loss is the mean.
         shared: inputs that are the same for the whole batch.
@@ -302,6 +302,14 @@ class Session:
             raise ShapeError(f"read_loss: expected a first output of one element, got shape {list(loss.shape)}")
         return float(loss.mean())
 
+    def parameter(self, name: str) -> Array:
+        """A parameter or cache, on the device, until a run that changes it. Does not wait.
+
+        Raises:
+            UnknownName: the graph has no such parameter.
+        """
+        return self._parameters.get(name)
+
     def read_param(self, name: str) -> np.ndarray:
         """A parameter or cache, on the host; waits for it.
 
@@ -352,11 +360,12 @@ class Session:
         found = Checkpoint.load(path)
         if missing := self._parameters.leaves.keys() - found.parameters.keys():
             raise UnknownName(f"{path}: expected {listed(missing)}; warm_start takes what there is")
-        for name, data in found.parameters.items():
+        arrays = {name: self._parameters.leaf(name).conformed(data) for name, data in found.parameters.items()}
+        groups = (found.first, found.second)
+        moments = Moments(*(self._loaded(path, group) for group in groups)) if any(groups) else None
+        for name, data in arrays.items():
             self._parameters.set(name, data)
-        self._moments, self._steps = None, found.steps
-        if found.first or found.second:
-            self._moments = Moments(*(self._loaded(path, group) for group in (found.first, found.second)))
+        self._moments, self._steps = moments, found.steps
 
     def _loaded(self, path: str | Path, group: Mapping[str, np.ndarray]) -> list[Array]:
         if missing := {leaf.name for leaf in self._trained} - group.keys():

@@ -14,9 +14,8 @@ import optax  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import Struct
 
 from ir.errors import StreamError
-from ir.meganeura.graph import Graph
+from ir.meganeura import Compat, Graph, differentiate
 from ir.meganeura.ops import Parameter
-from ir.meganeura.types import Compat
 from ir.stream import RelativeGraph
 from jax_backend.graph_function import GraphFunction, Leaf, UnknownName, listed
 from jax_backend.types import Array
@@ -26,7 +25,7 @@ Forward: TypeAlias = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, Arrays]]
 """(parameters, inputs, states) -> (outputs, new states)."""
 Differentiated: TypeAlias = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, Arrays, Arrays]]
 """(parameters, inputs, states) -> (outputs, new states, gradients of the trained parameters)."""
-Gradients: TypeAlias = Literal["jax", "given"] | None
+Gradients: TypeAlias = Literal["jax", "graph", "given"] | None
 """Where gradients come from: see `Session`."""
 
 
@@ -87,7 +86,7 @@ def plan(graph: Graph, gradients: Gradients, compat: Compat, batch: int | None, 
     Raises:
         StreamError, UnknownName: as `Session`.
     """
-    whole = graph
+    whole = differentiate(graph, compat) if gradients == "graph" else graph
     function = GraphFunction(whole, compat)
     names = {op.name for op in whole.ops() if isinstance(op, Parameter)}
     unused = [[leaf for leaf in function.unused if (leaf.name in names) == kept] for kept in (True, False)]

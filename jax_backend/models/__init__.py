@@ -9,9 +9,11 @@ load_weights(session, model, Weights("SmolLM2-135M"))
 """
 
 from jax_backend.models import bert, decoder, layers, resnet, whisper
+from jax_backend.models.generation import Generator
 from jax_backend.models.parameters import MissingWeights, Model, Weights, load_weights, num_values
 
 __all__ = [
+    "Generator",
     "MissingWeights",
     "Model",
     "Weights",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from ir.meganeura.graph import Graph
+from ir.meganeura import Graph
 from jax_backend.models import layers
 from jax_backend.models.parameters import Model, Parameters, first_rows
 

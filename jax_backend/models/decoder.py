@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from ir.meganeura.graph import Graph
+from ir.meganeura import Graph
 from jax_backend.models.parameters import Model, Parameters
 
 

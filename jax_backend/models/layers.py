@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from ir.meganeura.graph import Graph
+from ir.meganeura import Graph
 
 HIDDEN: Final = -1e9
 """Added to the score of a key that is to have no weight at all."""

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from ir.errors import IrError, ShapeError
-from ir.meganeura.graph import Graph
+from ir.meganeura import Graph
 from ir.meganeura.ops import Parameter
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Source: meganeura `models/resnet.rs`, for the nodes and their order; torchvision
 from dataclasses import dataclass
 from typing import Final
 
-from ir.meganeura.graph import Graph
+from ir.meganeura import Graph
 from jax_backend.models.parameters import BatchNorm, Model, Parameters
 
 

@@ -6,7 +6,7 @@ Source: meganeura `models/whisper.rs`, for the encoder's nodes and their order; 
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ir.meganeura.graph import Graph
+from ir.meganeura import Graph
 from jax_backend.models import layers
 from jax_backend.models.parameters import Model, Parameters, first_rows, flat, per_channel
 

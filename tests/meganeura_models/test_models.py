@@ -11,7 +11,18 @@ from safetensors.numpy import load_file, save_file
 
 from ir.errors import ShapeError
 from jax_backend.meganeura import Session
-from jax_backend.models import MissingWeights, Model, Weights, bert, decoder, load_weights, num_values, resnet, whisper
+from jax_backend.models import (
+    Generator,
+    MissingWeights,
+    Model,
+    Weights,
+    bert,
+    decoder,
+    load_weights,
+    num_values,
+    resnet,
+    whisper,
+)
 from tests.meganeura_models.weights import token_ids, waves, weights
 
 FILE = Path(__file__).with_name("golden.safetensors")
@@ -175,3 +186,37 @@ def test_a_configuration_is_read_as_hugging_face_writes_it(tmp_path: Path) -> No
         )
     )
     assert decoder.DecoderConfig.load(path) == decoder.SMOLLM2_135M
+
+
+@pytest.mark.parametrize("prompt_len", [11, 16])
+def test_generation_gives_the_tokens_of_transformers(prompt_len: int) -> None:
+    made = Generator(LLAMA, given("llama"), prompt_len=prompt_len, max_seq=22)
+    prompt = token_ids(11, LLAMA.vocab_size)
+    assert made.generate(prompt, 12) == GOLDEN["llama.generated"].astype(int).tolist()
+    spent = made.prefill.programs.compile_s + made.decode.programs.compile_s
+    assert made.generate(prompt[:4], 3) != made.generate(prompt[:5], 3)
+    assert made.generate(prompt, 1) == [int(GOLDEN["llama.generated"][0])]
+    assert made.prefill.programs.compile_s + made.decode.programs.compile_s == spent
+
+
+def test_a_prompt_without_room_is_refused() -> None:
+    made = Generator(LLAMA, given("llama"), prompt_len=4, max_seq=6)
+    for prompt, count in (([], 1), ([1] * 5, 1), ([1] * 4, 4)):
+        with pytest.raises(ShapeError, match="prompt: expected 1 to 4 tokens and at most 6 with the continuation"):
+            made.generate(prompt, count)
+
+
+def test_decoding_a_batch_gives_what_each_sequence_gives_alone() -> None:
+    model = decoder.build_decode_graph(LLAMA, 8)
+    sequences = np.array([token_ids(3, 61), token_ids(6, 61)[3:]], np.uint32)
+    found: list[np.ndarray] = []
+    for batch in (None, 2):
+        session = Session(model.graph, batch=batch, shared=["kv_pos"] if batch else [])
+        load_weights(session, model, given("llama"))
+        for rows in [sequences] if batch else sequences[:, None]:
+            for position in range(3):
+                session.set_input("token_ids", rows[:, position])
+                session.set_input("kv_pos", [position])
+                session.step()
+            found.append(session.read_output().reshape(-1, 61))
+    np.testing.assert_allclose(found[2], np.concatenate(found[:2]), rtol=1e-4, atol=1e-5)
