@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import statistics
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.enviro
 
 
 class Failed(RuntimeError):
-    """A program under measurement ended with an error."""
+    """A program under measurement ended with an error, or was ended because its time was over."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Steps:
     ended_s: list[float] = field(default_factory=list)
     losses: dict[int, float] = field(default_factory=dict)
 
-    def median_ms(self, first: int, block: int) -> float:
-        """Milliseconds per step from `first` on: the median over blocks of `block` steps, each ended by a read."""
-        ends = self.ended_s[first::block]
+    def median_ms(self, first: int, block: int, last: int | None = None) -> float:
+        """Milliseconds per step from `first` to `last`: the median over blocks of `block`, each ended by a read."""
+        ends = self.ended_s[first : None if last is None else last + 1 : block]
         if len(ends) < 2:
             raise Failed(f"{len(self.ended_s) - 1} steps are too few: {first} to warm up, then blocks of {block}")
         return statistics.median((b - a) / block for a, b in pairwise(ends)) * 1e3
@@ -44,11 +45,25 @@ class Steps:
         return self.ended_s[step] - self.ended_s[0]
 
 
-def run(command: Sequence[str], at_step: Callable[[int], None] | None = None, **environment: str) -> Steps:
+def run(
+    command: Sequence[str],
+    at_step: Callable[[int], None] | None = None,
+    *,
+    stops: Collection[int] = (),
+    until: float = math.inf,
+    **environment: str,
+) -> Steps:
     """Run a program that prints its steps; `at_step` is called as each line comes.
 
+    Args:
+        command: of the program.
+        at_step: gets the number of the step.
+        stops: steps after which the program stands still while `at_step` is called.
+        until: on `time.monotonic`: when the program is ended, whatever it does.
+        environment: variables besides our own.
+
     Raises:
-        Failed: the program did.
+        Failed: the program did, or its time was over.
     """
     steps = Steps()
     process = subprocess.Popen(
@@ -59,17 +74,38 @@ def run(command: Sequence[str], at_step: Callable[[int], None] | None = None, **
     said: list[str] = []
     listener = threading.Thread(target=lambda: said.extend(process.stderr or ()))
     listener.start()
-    for line in process.stdout:
-        found = json.loads(line)
-        steps.ended_s.append(found["ended_s"])
-        if found["loss"] is not None:
-            steps.losses[found["step"]] = found["loss"]
-        if at_step is not None:
-            at_step(found["step"])
-    listener.join()
-    if process.wait():
+    timer = threading.Timer(min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX), process.kill)
+    timer.start()
+    try:
+        for line in process.stdout:
+            found = json.loads(line)
+            steps.ended_s.append(found["ended_s"])
+            if found["loss"] is not None:
+                steps.losses[found["step"]] = found["loss"]
+            if at_step is not None:
+                with _stopped(process) if found["step"] in stops else contextlib.nullcontext():
+                    at_step(found["step"])
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        timer.cancel()
+        code = process.wait()
+        listener.join()
+    if code and time.monotonic() >= until:
+        raise Failed(f"its time was over after {max(len(steps.ended_s) - 1, 0)} steps")
+    if code:
         raise Failed(f"{' '.join(command)}: {''.join(said)[-2000:]}")
     return steps
+
+
+@contextlib.contextmanager
+def _stopped(process: subprocess.Popen[str]) -> Generator[None, None, None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 class Server:
@@ -79,14 +115,24 @@ class Server:
         devices: as its option.
         cache: folder of compiled programs; by default none is kept.
         options: further options.
-        trace: folder for jax's profiler; `toggle_trace` then works.
+        trace: folder for jax's profiler; `start_trace` and `stop_trace` then work.
+        until: on `time.monotonic`: how long it may take to listen.
     """
 
-    def __init__(self, devices: str, *options: str, cache: Path | None = None, trace: Path | None = None) -> None:
+    def __init__(
+        self,
+        devices: str,
+        *options: str,
+        cache: Path | None = None,
+        trace: Path | None = None,
+        until: float = math.inf,
+    ) -> None:
         start = ["-m", "jax_backend"] if trace is None else [str(ROOT / "scripts/_traced_server.py"), str(trace)]
         command = [sys.executable, *start, "serve", "--port", "0", "--json-log", "--devices", devices, *options]
         command += [] if cache else ["--no-cache"]
         self.events: list[dict[str, Any]] = []
+        self._until = until
+        self._trace = trace
         self._listening = threading.Event()
         given = {**ENVIRONMENT, **({"BURN_XLA_CACHE": str(cache)} if cache else {})}
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=given)
@@ -94,14 +140,19 @@ class Server:
         self._listener.start()
 
     def __enter__(self) -> "Server":
-        self._listening.wait()
-        if self._process.poll() is not None:
+        self._listening.wait(min(max(0.0, self._until - time.monotonic()), threading.TIMEOUT_MAX))
+        if self._process.poll() is not None or not self._listening.is_set():
+            self.__exit__()
             raise Failed(f"the server did not start: {self.events[-20:]}")
         return self
 
     def __exit__(self, *error: object) -> None:
         self._process.terminate()
-        self._process.wait()
+        try:
+            self._process.wait(40.0)  # sessions get 30 s to end
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._listener.join()
 
     @property
@@ -126,22 +177,24 @@ class Server:
         pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def toggle_trace(self) -> None:
-        """Start jax's profiler, or end it."""
+    def start_trace(self, timeout_s: float = 60.0) -> None:
+        """Start jax's profiler; it takes seconds the first time."""
+        self._toggle_trace("tracing", timeout_s)
+
+    def stop_trace(self, timeout_s: float = 60.0) -> Path:
+        """End it. Returns the folder that it has written to."""
+        self._toggle_trace("traced", timeout_s)
+        assert self._trace is not None
+        return max(self._trace.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime).parent
+
+    def _toggle_trace(self, expected: str, timeout_s: float) -> None:
+        first = len(self.events)
         self._process.send_signal(signal.SIGUSR1)
-
-    def wait_for_trace(self, folder: Path, timeout_s: float = 60.0) -> None:
-        """Wait until the profiler has written.
-
-        Raises:
-            Failed: it has not within `timeout_s`.
-        """
         deadline = time.monotonic() + timeout_s
-        while not any(folder.rglob("*.xplane.pb")):
+        while not any(event.get("text", "").strip() == expected for event in self.events[first:]):
             if time.monotonic() > deadline:
-                raise Failed(f"the profiler wrote nothing within {timeout_s:g} s")
-            time.sleep(0.2)
-        time.sleep(1.0)  # until it is complete
+                raise Failed(f"the profiler did not say {expected!r} within {timeout_s:g} s")
+            time.sleep(0.02)
 
     def _listen(self) -> None:
         for line in self._process.stderr or ():

@@ -1,6 +1,6 @@
 """`python scripts/_traced_server.py FOLDER serve ...`: `burn-xla` with jax's profiler.
 
-SIGUSR1 starts it, a second one ends it and writes to the folder.
+SIGUSR1 starts it and says `tracing`; the next one ends it, writes to the folder and says `traced`; and so on.
 """
 
 import signal
@@ -14,14 +14,18 @@ from jax_backend.cli import main
 
 def toggle(folder: str) -> None:
     """Start or end, in turn."""
-    state = threading.Event()
+    is_tracing = False
+    lock = threading.Lock()
 
     def act() -> None:
-        if state.is_set():
-            jax.profiler.stop_trace()
-        else:
-            state.set()
-            jax.profiler.start_trace(folder)
+        nonlocal is_tracing
+        with lock:
+            if is_tracing:
+                jax.profiler.stop_trace()
+            else:
+                jax.profiler.start_trace(folder)
+            is_tracing = not is_tracing
+        print("tracing" if is_tracing else "traced", file=sys.stderr, flush=True)
 
     # The profiler takes seconds to write; the event loop, whose thread this is, has other things to do.
     signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=act).start())

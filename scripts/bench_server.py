@@ -1,6 +1,7 @@
 """The server beside everything else that could run the same training program, all in one run on one machine.
 
-    python scripts/bench_server.py [--parts rate,steps,long,first] [--only mlp,cnn] [--device cpu|gpu] [--json]
+    python scripts/bench_server.py [--parts rate,steps,long,first] [--models mlp,cnn] [--rows plain,fusion]
+                                   [--device cpu|gpu] [--clients DIR] [--cache DIR] [--limit-s S] [--within-s S]
 
 Parts:
     rate   Small operations per second of processor time: a recorded session through the socket, and without it.
@@ -12,73 +13,124 @@ Parts:
     long   1,000 steps: the last step that compiled anything, and resident memory.
     first  Seconds to the end of step 1 and of step 20, without and with what an earlier process left on disk.
 
-`--clients DIR` names a folder with the executables `plain` and `fusion`, where no cargo is; `--burn` leaves out
-columns.
+Each figure is printed when it is there, a table when its part is done. What takes longer than `--limit-s` (one program)
+or `--within-s` (everything) is ended, and says so.
+
+The Rust clients are built, where cargo is. Elsewhere `--clients DIR` names a folder with the executables `plain` and
+`fusion`, made by `cargo build --release --features bench` and `--features bench,fusion` in `tests/burn/digits`: each is
+the binary `digits`, and needs nothing beside it. `--cache DIR` keeps compiled programs from one call to the next.
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from _bench import report
 from _processes import ROOT, Failed, Server, Steps, floor_server, run
 
 CLIENTS = ("plain", "fusion")
-WARM_UP = {"plain": 20, "fusion": 120}
+BURN = ("flex", "ndarray", "remote")
+"""Burn's own ways to run a program; `remote` is its server, with Flex."""
+WARM_UP = {"plain": 20, "fusion": 60}
 """Steps until a client has settled: with fusion it tries ways to cut its graphs until about step 50."""
+TRACED_STEPS = 50
 SMALL_DECODER = ["--batch", "4", "--width", "128", "--length", "64", "--vocabulary", "512"]
 TOLERANCE = 0.02
 """Relative, of the first loss that is read, between any two ways to run a program."""
 
+Row = tuple[object, ...]
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Program:
-    """Arguments of `digits bench`, and those that make it small enough for a CPU."""
+    """Arguments of `digits bench`, those that make it small enough for a CPU, and how many steps are timed."""
 
     arguments: Sequence[str]
     small: Sequence[str] = ()
+    steps: int = 200
 
 
 PROGRAMS = {
-    "digits-mlp": Program(["digits-mlp"]),
+    "digits-mlp": Program(["digits-mlp"], steps=400),
     "digits-cnn": Program(["digits-cnn"]),
-    "digits-transformer": Program(["digits-transformer"]),
-    "digits-lstm": Program(["digits-lstm"]),
-    "mlp": Program(["mlp"]),
-    "cnn": Program(["cnn"], ["--batch", "16"]),
-    "decoder-2": Program(["decoder", "--layers", "2"], SMALL_DECODER),
-    "decoder-6": Program(["decoder", "--layers", "6"], SMALL_DECODER),
+    "digits-transformer": Program(["digits-transformer"], steps=100),
+    "digits-lstm": Program(["digits-lstm"], steps=100),
+    "mlp": Program(["mlp"], steps=400),
+    "cnn": Program(["cnn"], ["--batch", "16"], steps=100),
+    "decoder-2": Program(["decoder", "--layers", "2"], SMALL_DECODER, steps=50),
+    "decoder-6": Program(["decoder", "--layers", "6"], SMALL_DECODER, steps=50),
 }
 
 
+@dataclass
+class Measured:
+    """Milliseconds per step: by the wall, and on a GPU of the device. Of our server also its threads' processor time.
+
+    `own` is the session's threads outside of calls of programs, `loop` the event loop, `calls` those calls.
+    """
+
+    wall: float
+    steps: Steps
+    device: float = 0.0
+    own: float = 0.0
+    loop: float = 0.0
+    calls: float = 0.0
+
+
 class Bench:
-    """What the parts share.
+    """What the parts share; a context manager.
 
     Args:
         given: the command line.
         clients: executable of each kind of client.
-        cache: folder for compiled programs: where steady steps are measured, compiling once is enough.
     """
 
-    def __init__(self, given: argparse.Namespace, clients: dict[str, Path], cache: Path) -> None:
+    def __init__(self, given: argparse.Namespace, clients: dict[str, Path]) -> None:
         self.given = given
         self.clients = clients
-        self.cache = cache
         self.is_gpu = given.device == "gpu"
-        self.names = given.only.split(",") if given.only else list(PROGRAMS)
+        self.until = self._end = time.monotonic() + given.within_s
+        self._stack = ExitStack()
+        self._steady: Server | None = None
+
+    def __enter__(self) -> "Bench":
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        self._cache = Path(self.given.cache).resolve() if self.given.cache else self._folder / "cache"
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def next_program(self) -> None:
+        """Give the program that is measured now its time."""
+        self.until = min(self._end, time.monotonic() + self.given.limit_s)
+
+    def say(self, text: str) -> None:
+        """Print a line at once; beside JSON to stderr."""
+        print(text, file=sys.stderr if self.given.json else sys.stdout, flush=True)
+
+    def tried(self, what: str, measure: Callable[[], T]) -> T | None:
+        """What `measure` returns, or None where it fails; either way a line says so."""
+        began = time.monotonic()
+        try:
+            found = measure()
+        except Failed as failure:
+            self.say(f"{what}: no figure: {failure}")
+            return None
+        figure = f"{found.wall:.3g} ms per step, " if isinstance(found, Measured) else ""
+        self.say(f"{what}: {figure}measured in {time.monotonic() - began:.0f} s")
+        return found
 
     def command(self, client: str, name: str, *options: str, steps: int, read_every: int) -> list[str]:
         """The command of a Rust client."""
         return [str(self.clients[client]), "bench", *self._arguments(name, steps, read_every), *options]
-
-    def jax_command(self, name: str, *options: str, steps: int, read_every: int) -> list[str]:
-        """The command of the step in JAX."""
-        script = str(ROOT / "scripts/_models.py")
-        precision = ["--precision", self.given.precision]
-        return [sys.executable, script, *self._arguments(name, steps, read_every), *precision, *options]
 
     def _arguments(self, name: str, steps: int, read_every: int) -> list[str]:
         program = PROGRAMS[name]
@@ -88,112 +140,111 @@ class Bench:
     def server(self, *options: str, cache: Path | None = None, trace: Path | None = None) -> Server:
         """This project's server."""
         precision = ("--precision", self.given.precision)
-        return Server(self.given.device, *precision, *options, cache=cache, trace=trace)
+        return Server(self.given.device, *precision, *options, cache=cache, trace=trace, until=self.until)
 
-    def run_jax(self, name: str, *options: str, steps: int, read_every: int) -> Steps:
+    def steady_server(self) -> Server:
+        """The one that all steady steps are measured with: one start, and each program compiled once."""
+        if self._steady is None:
+            trace = self._folder / "trace" if self.is_gpu else None
+            self._steady = self._stack.enter_context(self.server(cache=self._cache / "server", trace=trace))
+        return self._steady
+
+    def run_jax(self, name: str, *options: str, steps: int, read_every: int, cached: bool = False) -> Steps:
         """Run the step in JAX."""
-        command = self.jax_command(name, *options, steps=steps, read_every=read_every)
-        return run(command, JAX_PLATFORMS="cuda" if self.is_gpu else "cpu")
+        given = ["--precision", self.given.precision, *options]
+        command = [sys.executable, str(ROOT / "scripts/_models.py"), *self._arguments(name, steps, read_every), *given]
+        cache = {"JAX_COMPILATION_CACHE_DIR": str(self._cache / "jax")} if cached else {}
+        return run(command, until=self.until, JAX_PLATFORMS="cuda" if self.is_gpu else "cpu", **cache)
+
+    def plan(self, client: str, name: str) -> tuple[int, int, int]:
+        """Steps to warm up, steps to time, and after how many of them the loss is read."""
+        every = self.given.read_every
+        return _ceil(WARM_UP[client], every), _ceil(self.given.steps or PROGRAMS[name].steps, every), every
 
 
-def check_losses(name: str, *found: Steps) -> None:
+def _ceil(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def check_losses(name: str, *found: Measured | None) -> None:
     """Compare the first loss that each run read.
 
     Raises:
         Failed: they differ: the runs did not compute the same.
     """
-    values = [next(iter(steps.losses.values())) for steps in found if steps.losses]
-    if max(values) - min(values) > TOLERANCE * max(map(abs, values)):
+    values = [next(iter(one.steps.losses.values())) for one in found if one is not None]
+    if values and max(values) - min(values) > TOLERANCE * max(map(abs, values)):
         raise Failed(f"{name}: expected the same first loss from every run, got {values}")
 
 
 # ---- steps
 
 
-@dataclass
-class Measured:
-    """Milliseconds per step through the server: by the wall, of its threads' processor time, on the device.
-
-    `own` is the session's threads outside of calls of programs, `loop` the event loop, `calls` those calls.
-    """
-
-    wall: float
-    own: float
-    loop: float
-    calls: float
-    device: float
-    steps: Steps
-
-
 def through_server(bench: Bench, client: str, name: str) -> Measured:
     """Run a client against this project's server."""
-    warm, steps, every = _plan(bench, client)
-    marks: list[dict[str, float]] = []
-    with bench.server(cache=bench.cache) as server:
+    warm, steps, every = bench.plan(client, name)
+    timed, traced = warm + steps, _ceil(TRACED_STEPS, every) if bench.is_gpu else 0
+    server = bench.steady_server()
+    marks: dict[int, dict[str, float]] = {}
+    traces: list[Path] = []
 
-        def at_step(step: int) -> None:
-            if step in (warm, warm + steps):
-                marks.append(server.metrics())
+    def at_step(step: int) -> None:
+        if step in (warm, timed):
+            marks[step] = server.metrics()
+        if traced and step == timed:
+            server.start_trace()
+        if traced and step == timed + traced:
+            traces.append(server.stop_trace())
 
-        command = bench.command(client, name, "--url", server.url, steps=warm + steps, read_every=every)
-        found = run(command, at_step)
-    spent = {key: (marks[1][key] - marks[0][key]) * 1e3 / steps for key in marks[0]}
-    calls = spent["program_cpu_seconds_total"]
-    own, loop = spent["session_cpu_seconds_total"] - calls, spent["loop_cpu_seconds_total"]
-    device = _device_ms(bench, client, name) if bench.is_gpu else 0.0
-    return Measured(found.median_ms(warm, every), own, loop, calls, device, found)
+    # More steps than are looked at: the last ones run while the profiler is ended.
+    command = bench.command(client, name, "--url", server.url, steps=timed + traced + 1, read_every=every)
+    found = run(command, at_step, stops=(timed, timed + traced) if traced else (), until=bench.until)
+    spent = {key: (value - marks[warm][key]) * 1e3 / steps for key, value in marks[timed].items()}
+    measured = Measured(found.median_ms(warm, every, timed), found)
+    measured.calls, measured.loop = spent["program_cpu_seconds_total"], spent["loop_cpu_seconds_total"]
+    measured.own = spent["session_cpu_seconds_total"] - measured.calls
+    if traced:
+        measured.device = _busy_share(traces[0]) * found.median_ms(timed, every, timed + traced)
+    return measured
 
 
-def _plan(bench: Bench, client: str) -> tuple[int, int, int]:
-    every = bench.given.read_every
-    warm = -(-WARM_UP[client] // every) * every
-    return warm, -(-bench.given.steps // every) * every, every
-
-
-def _device_ms(bench: Bench, client: str, name: str) -> float:
-    """Device time per step of a client: the share of a traced stretch in which the device works, times its steps."""
+def _busy_share(folder: Path) -> float:
     from _device_time import busy_share
 
-    warm, steps, every = _plan(bench, client)
-    with tempfile.TemporaryDirectory() as folder, bench.server(cache=bench.cache, trace=Path(folder)) as server:
-        command = bench.command(client, name, "--url", server.url, steps=warm + steps, read_every=every)
-        found = run(command, lambda step: server.toggle_trace() if step in (warm, warm + steps) else None)
-        server.wait_for_trace(Path(folder))
-        return busy_share(Path(folder)) * found.median_ms(warm, every)
+    return busy_share(folder)
 
 
-def in_jax(bench: Bench, name: str) -> tuple[float, float, Steps]:
-    """Milliseconds per step of the hand-written step, of the device in it (0 on a CPU), and the run."""
-    warm, steps, every = _plan(bench, "plain")
-    found = bench.run_jax(name, steps=warm + steps, read_every=every)
-    device = 0.0
-    if bench.is_gpu:
-        from _device_time import busy_share
+def in_jax(bench: Bench, name: str) -> Measured:
+    """Run the hand-written step."""
+    warm, steps, every = bench.plan("plain", name)
+    if not bench.is_gpu:
+        found = bench.run_jax(name, steps=warm + steps, read_every=every, cached=True)
+        return Measured(found.median_ms(warm, every), found)
+    timed, traced = warm + steps, _ceil(TRACED_STEPS, every)
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--trace", folder, "--trace-from", str(timed + 1))
+        found = bench.run_jax(name, *options, steps=timed + traced, read_every=every, cached=True)
+        device = _busy_share(Path(folder)) * found.median_ms(timed, every)
+    return Measured(found.median_ms(warm, every, timed), found, device)
 
-        with tempfile.TemporaryDirectory() as folder:
-            options = ("--trace", folder, "--trace-from", str(warm))
-            traced = bench.run_jax(name, *options, steps=warm + steps, read_every=every)
-            device = busy_share(Path(folder)) * traced.median_ms(warm, every)
-    return found.median_ms(warm, every), device, found
 
-
-def floor_ms(bench: Bench, client: str, name: str) -> float:
-    """Milliseconds per step of the client alone."""
-    warm, steps, every = _plan(bench, client)
+def floor(bench: Bench, client: str, name: str) -> Measured:
+    """Run the client alone."""
+    warm, steps, every = bench.plan(client, name)
     with floor_server() as url:
         command = bench.command(client, name, "--url", url, steps=warm + steps, read_every=every)
-        return run(command).median_ms(warm, every)
+        found = run(command, until=bench.until)
+    return Measured(found.median_ms(warm, every), found)
 
 
-def in_burn(bench: Bench, name: str, way: str) -> tuple[float | str, Steps | None]:
-    """Milliseconds per step on a backend of Burn's: `flex`, `ndarray`, or `remote`, Burn's own server with Flex."""
-    if way not in bench.given.burn.split(","):
-        return "", None
-    steps, every = bench.given.read_every * 4, bench.given.read_every
+def in_burn(bench: Bench, name: str, way: str) -> Measured:
+    """Run a backend of Burn's, one of `BURN`."""
+    every = bench.given.read_every
+    steps = _ceil(min(bench.given.steps or PROGRAMS[name].steps, 100), every) + every
 
-    def measured(*options: str) -> tuple[float, Steps]:
-        found = run(bench.command("plain", name, *options, steps=2 * steps, read_every=every))
-        return found.median_ms(every, every), found
+    def measured(*options: str) -> Measured:
+        found = run(bench.command("plain", name, *options, steps=steps, read_every=every), until=bench.until)
+        return Measured(found.median_ms(every, every), found)
 
     if way != "remote":
         return measured("--device", way)
@@ -221,42 +272,67 @@ STEP_COLUMNS = (
 DEVICE_COLUMNS = ("device", "budget of device", "JAX device")
 
 
-def step_rows(bench: Bench, name: str) -> list[tuple[object, ...]]:
+def step_rows(bench: Bench, name: str) -> Iterator[Row]:
     """One row per kind of client; of several rounds the least of each figure counts, for JAX, floor and server."""
-    burn = {way: in_burn(bench, name, way) for way in ("flex", "ndarray", "remote")}
-    by_jax: list[tuple[float, float, Steps]] = []
-    by_floor: dict[str, list[float]] = {client: [] for client in CLIENTS}
-    by_server: dict[str, list[Measured]] = {client: [] for client in CLIENTS}
+    ways = {way: lambda way=way: in_burn(bench, name, way) for way in bench.given.burn}
+    burn = [bench.tried(f"{name}, Burn: {way}", ways[way]) if way in ways else None for way in BURN]
+    by_jax, by_floor, by_server = _Least(), _Least(), _Least()
     for _ in range(bench.given.rounds):
-        by_jax.append(in_jax(bench, name))
-        for client in CLIENTS:
-            by_floor[client].append(floor_ms(bench, client, name))
-            by_server[client].append(through_server(bench, client, name))
-    jax_ms, jax_device, jax_steps = min(by_jax, key=lambda found: found[0])
-    floors = {client: min(found) for client, found in by_floor.items()}
-    rows: list[tuple[object, ...]] = []
-    for client in CLIENTS:
-        ours = min(by_server[client], key=lambda found: found.wall)
-        check_losses(name, ours.steps, jax_steps, *(steps for _, steps in burn.values() if steps))
+        by_jax.add("", bench.tried(f"{name}, JAX", lambda: in_jax(bench, name)))
+        for client in bench.given.rows:
+            by_floor.add(client, bench.tried(f"{name}, {client}, floor", lambda c=client: floor(bench, c, name)))
+            ours = bench.tried(f"{name}, {client}, ours", lambda c=client: through_server(bench, c, name))
+            by_server.add(client, ours)
+    jax, plain = by_jax.get(""), by_floor.get("plain")
+    for client in bench.given.rows:
+        ours, alone = by_server.get(client), by_floor.get(client)
+        if ours is None:
+            continue  # a line has said why
+        check_losses(name, ours, jax, *burn)
         jax_factor, floor_factor = (2.0, 1.3) if client == "plain" else (1.15 if bench.is_gpu else 1.3, 1.1)
-        budget = max(jax_factor * jax_ms, floor_factor * floors[client])
-        others = [value for value, _ in burn.values()]
-        own = [ours.own, 0.3 * floors["plain"], ours.loop, ours.calls]
-        device = [ours.device, 1.1 * jax_device, jax_device] if bench.is_gpu else []
-        rows.append((name, client, ours.wall, budget, jax_ms, floors[client], *others, *own, *device))
-    return rows
+        budget = max(jax_factor * jax.wall, floor_factor * alone.wall) if jax and alone else ""
+        others = [one.wall if one else "" for one in (jax, alone, *burn)]
+        own = [ours.own, 0.3 * plain.wall if plain else "", ours.loop, ours.calls]
+        device = [ours.device, *([1.1 * jax.device, jax.device] if jax else ["", ""])] if bench.is_gpu else []
+        yield (name, client, ours.wall, budget, *others, *own, *device)
 
 
-# ---- long runs
+class _Least:
+    """Of each key the measurement with the least wall time."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Measured] = {}
+
+    def add(self, key: str, measured: Measured | None) -> None:
+        if measured is not None:
+            self._found[key] = min(self._found.get(key, measured), measured, key=lambda m: m.wall)
+
+    def get(self, key: str) -> Measured | None:
+        return self._found.get(key)
 
 
-def long_rows(bench: Bench, name: str) -> list[tuple[object, ...]]:
+# ---- long runs, first steps
+
+
+LONG_COLUMNS = (
+    "program",
+    "client",
+    "programs",
+    "last compiled in step",
+    "budget",
+    "MiB",
+    "at step",
+    "growth until 1,000, %",
+    "budget of it",
+)
+
+
+def long_rows(bench: Bench, name: str) -> Iterator[Row]:
     """1,000 steps of each kind of client: when programs are compiled, and memory."""
     from _server_rate import last_new_graph
 
     steps, every = 1000, bench.given.long_read_every
-    rows: list[tuple[object, ...]] = []
-    for client in CLIENTS:
+    for client in bench.given.rows:
         resident: dict[int, int] = {}
         with tempfile.TemporaryDirectory() as folder, bench.server("--capture", folder) as server:
 
@@ -265,40 +341,41 @@ def long_rows(bench: Bench, name: str) -> list[tuple[object, ...]]:
                     resident[step] = server.resident_bytes()
 
             command = bench.command(client, name, "--url", server.url, steps=steps, read_every=every)
-            found = run(command, at_step)
+            found = run(command, at_step, until=bench.until)
             compiled = [event["time"] for event in server.compiles]
             (capture,) = Path(folder).glob("*.bxs")
             reads = last_new_graph(capture)
         last = max(sum(end < time for end in found.ended_s) for time in compiled)
         allowed = 3 if client == "plain" else max(3, reads * every)
-        settled = 10 if client == "plain" else -(-allowed // 50) * 50 + 50
+        settled = 10 if client == "plain" else _ceil(allowed, 50) + 50
         growth = resident[1000] / resident[settled] - 1
-        rows.append((name, client, len(compiled), last, allowed, resident[settled] / 2**20, settled, growth * 100, 2))
-    return rows
+        yield (name, client, len(compiled), last, allowed, resident[settled] / 2**20, settled, growth * 100, 2)
 
 
-def first_rows(bench: Bench, name: str) -> list[tuple[object, ...]]:
+FIRST_COLUMNS = ("program", "client", "disk cache", "s to step 1", "s to step 20", "programs")
+
+
+def first_rows(bench: Bench, name: str) -> Iterator[Row]:
     """Seconds to steps 1 and 20: JAX, then both kinds of client without and with programs on disk."""
     steps = bench.run_jax(name, steps=20, read_every=1)
-    rows: list[tuple[object, ...]] = [(name, "JAX", "", steps.until_s(1), steps.until_s(20), "")]
-    for client in CLIENTS:
+    yield (name, "JAX", "", steps.until_s(1), steps.until_s(20), "")
+    for client in bench.given.rows:
         with tempfile.TemporaryDirectory() as folder:
             for disk in ("cold", "warm"):
                 with bench.server(cache=Path(folder)) as server:
                     command = bench.command(client, name, "--url", server.url, steps=20, read_every=1)
-                    steps = run(command)
+                    steps = run(command, until=bench.until)
                     compiled = [event["text"] for event in server.compiles]
-                rows.append((name, client, disk, steps.until_s(1), steps.until_s(20), len(compiled)))
-    return rows
+                yield (name, client, disk, steps.until_s(1), steps.until_s(20), len(compiled))
 
 
 # ---- all together
 
 
-def executables(given: argparse.Namespace) -> dict[str, Path]:
+def executables(folder: str | None) -> dict[str, Path]:
     """The Rust clients, built where none are given."""
-    if given.clients:
-        return {client: Path(given.clients) / client for client in CLIENTS}
+    if folder:
+        return {client: Path(folder).resolve() / client for client in CLIENTS}
     from tests.burn.digits import DIGITS
     from tests.burn.oracle import build
 
@@ -308,58 +385,84 @@ def executables(given: argparse.Namespace) -> dict[str, Path]:
     }
 
 
-def each(bench: Bench, rows: Callable[[Bench, str], list[tuple[object, ...]]]) -> list[tuple[object, ...]]:
-    """The rows of all programs; one that fails says so and does not end the others."""
-    found: list[tuple[object, ...]] = []
-    for name in bench.names:
-        print(f"{name} ...", file=sys.stderr)
+def table(bench: Bench, title: str, columns: Sequence[str], rows: Callable[[Bench, str], Iterator[Row]]) -> None:
+    """Print the rows of all programs, each when it is there and all together; a program that fails ends no other."""
+    found: list[Row] = []
+    for name in bench.given.models:
+        bench.next_program()
         try:
-            found += rows(bench, name)
+            for row in rows(bench, name):
+                found.append(row)
+                bench.say("  ".join(f"{c} {_short(v)}" for c, v in zip(columns, row, strict=True) if v != ""))
         except Failed as failure:
-            print(f"{name}: {failure}", file=sys.stderr)
-    return found
+            bench.say(f"{name}: no more rows: {failure}")
+    report(title, columns, found)
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def names_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """A type of the command line: some of `known`, with commas."""
+
+    def names(text: str) -> list[str]:
+        found = [name for name in text.split(",") if name]
+        if unknown := set(found) - set(known):
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+        return found
+
+    return names
+
+
+PARTS = ("rate", "steps", "long", "first")
+
+
+def command_line() -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=names_of(PARTS), default=list(PARTS))
+    parser.add_argument("--models", type=names_of(list(PROGRAMS)), default=list(PROGRAMS))
+    parser.add_argument("--rows", type=names_of(CLIENTS), default=list(CLIENTS), help="kinds of client")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    parser.add_argument("--precision", default="highest", choices=["highest", "default"])
+    parser.add_argument("--clients", help="folder of the executables `plain` and `fusion`; by default they are built")
+    parser.add_argument("--cache", help="folder that keeps compiled programs of steady steps; by default none is kept")
+    parser.add_argument(
+        "--burn", type=names_of(BURN), help="backends of Burn's; by default all on a CPU, none on a GPU"
+    )
+    parser.add_argument("--steps", type=int, help="to time; by default as many as suit the program")
+    parser.add_argument("--read-every", type=int, default=10)
+    parser.add_argument("--long-read-every", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1, help="of JAX, floor and server, in turn; the least counts")
+    parser.add_argument("--limit-s", type=float, default=600.0, help="seconds for the rows of one program")
+    parser.add_argument("--within-s", type=float, default=86_400.0, help="seconds for everything but the part `rate`")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    if given.burn is None:
+        given.burn = list(BURN) if given.device == "cpu" else []
+    return given
 
 
 def main() -> None:
     """Print one table per part."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default="rate,steps,long,first")
-    parser.add_argument("--only", help="programs, with commas")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
-    parser.add_argument("--precision", default="highest", choices=["highest", "default"])
-    parser.add_argument("--clients", help="folder of the executables `plain` and `fusion`; by default they are built")
-    parser.add_argument("--burn", default="flex,ndarray,remote", help="which of Burn's own backends, with commas")
-    parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--read-every", type=int, default=10)
-    parser.add_argument("--long-read-every", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=1, help="of JAX, floor and server, in turn; the least counts")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    parts = given.parts.split(",")
-    if "rate" in parts:
+    given = command_line()
+    if "rate" in given.parts:
         from _server_rate import rows
 
         columns = ("what", "messages/s", "operations/s", "us per message", "budget, messages/s")
         found = [row for name in ("lstm", "transformer") for row in rows(ROOT / f"tests/fixtures/{name}.bxs", "cpu")]
         report("Small operations", columns, found)
-    if parts == ["rate"]:
+    if given.parts == ["rate"]:
         return
-    with tempfile.TemporaryDirectory() as cache:
-        print_tables(Bench(given, executables(given), Path(cache)), parts)
-
-
-def print_tables(bench: Bench, parts: Sequence[str]) -> None:
-    """One table per part that runs programs."""
-    if "steps" in parts:
-        columns = (*STEP_COLUMNS, *(DEVICE_COLUMNS if bench.is_gpu else ()))
-        report(f"ms per step, read every {bench.given.read_every}", columns, each(bench, step_rows))
-    if "long" in parts:
-        columns = ("program", "client", "programs", "last compiled in step", "budget")
-        memory = ("MiB", "at step", "growth until 1,000, %", "budget of it")
-        report("1,000 steps", [*columns, *memory], each(bench, long_rows))
-    if "first" in parts:
-        columns = ("program", "client", "disk cache", "s to step 1", "s to step 20", "programs")
-        report("First steps", columns, each(bench, first_rows))
+    with Bench(given, executables(given.clients)) as bench:
+        if "steps" in given.parts:
+            columns = (*STEP_COLUMNS, *(DEVICE_COLUMNS if bench.is_gpu else ()))
+            table(bench, f"ms per step, read every {given.read_every}", columns, step_rows)
+        if "long" in given.parts:
+            table(bench, "1,000 steps", LONG_COLUMNS, long_rows)
+        if "first" in given.parts:
+            table(bench, "First steps", FIRST_COLUMNS, first_rows)
 
 
 if __name__ == "__main__":
