@@ -9,7 +9,7 @@ Promise: pure; the result depends on the arguments only, and no global switch of
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -22,6 +22,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ir.errors import DTypeError, ShapeError, StreamError
 from jax_backend.compiled import Compiled, Cost
+from jax_backend.source import identifier, module_source
+from jax_backend.source_rules import literal
 from jax_backend.types import Array, Device
 from jax_backend.values import SEED, Arguments, Results, Value, Without, conformed, sole, with_axis
 
@@ -43,6 +45,8 @@ class Form:
     present: Callable[[Results], Any] = lambda results: sole(tuple(results.values()))
     draws: int = 0
     jit: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    labels: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Operations as text, by their place."""
 
 
 class Function:
@@ -287,7 +291,7 @@ class Function:
             names = [value.name for value in self.outputs]
             self._check_names("out_specs", out_specs, names)
             jit["out_shardings"] = OrderedDict((name, _placed(automatic, out_specs, name)) for name in names)
-        form = Form(f"shard({self.name})", self._form.present, self._form.draws, jit)
+        form = replace(self._form, name=f"shard({self.name})", jit=jit)
         return Function(self._body, list(self._values.values()), self._defaults, form)
 
     def _derived(
@@ -302,7 +306,9 @@ class Function:
         if self._form.jit:
             raise StreamError(f"{name}: {self.name} is spread over devices; shard comes last")
         defaults = Without(self._defaults, frozenset(required))
-        return Function(body, values or list(self._values.values()), defaults, Form(name, present, self._form.draws))
+        return Function(
+            body, values or list(self._values.values()), defaults, replace(self._form, name=name, present=present)
+        )
 
     def _differentiable(self, wrt: "str | Sequence[str] | None") -> list[str]:
         if wrt is None:
@@ -380,6 +386,26 @@ class Function:
         """The function as a closed jaxpr; its arguments are all values by name, in the order of their names."""
         with jax.enable_x64(True):
             return jax.make_jaxpr(self._body)(self._avals())
+
+    def to_python(self) -> str:
+        """The function as the source of a module that needs jax alone, with a function of the same name.
+
+        It takes the inputs, then the parameters, which have their recorded values as defaults (slice starts are built
+        in), and returns the results of `outputs`, a tuple where there are several.
+
+            scope = {}
+            exec(program.to_python(), scope)
+            scope["program"](x, w)
+
+        Raises:
+            UnsupportedOp: something in it has no source, such as a callback of a custom operation.
+        """
+        fixed = {
+            v.name: literal(np.asarray(self._defaults[v.name])) for v in self.parameters if v.name in self._defaults
+        }
+        arguments = {name: fixed.get(name, "") for name in self._avals()}
+        name = identifier(self.name)
+        return module_source(name, self.jaxpr(), arguments, list(map(str, self.outputs)), self._form.labels)
 
     def export(
         self, path: "str | Path", platforms: Sequence[str] = PLATFORMS, *, keep: Sequence[str] = ()

@@ -11,6 +11,7 @@ from: `Program(graph, bindings)` takes any operations that have a lowering.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
@@ -98,7 +99,7 @@ class Program(Function):
             self._run,
             [*inputs, *(v for v, _ in parameters), *random],
             _Recorded(recorded, by_name, data or {}),
-            Form(name, draws=graph.num_random),
+            Form(name, draws=graph.num_random, labels=_Labels(self)),
         )
 
     @classmethod
@@ -181,6 +182,29 @@ class Program(Function):
         with products_in(self.precision):
             results = run_graph(self.graph, inputs, scalars, starts, key, self.custom_ops)
         return dict(zip([self._names[n] for n in self.graph.outputs], results, strict=True))
+
+
+class _Labels(Mapping[int, str]):
+    """The operations of a program as text, made when they are asked for."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [str(op) for op in self._program.ops]
+
+    def __getitem__(self, place: int) -> str:
+        return self._texts[place]
+
+    def __contains__(self, place: object) -> bool:
+        return place in range(len(self))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self)))
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def _start(given: Any) -> Any:
