@@ -240,22 +240,16 @@ def sum_rows(t: Tape, op: Unary, g: NodeId) -> None:
 @gradient(reduce.Softmax)
 def softmax(t: Tape, op: Unary, g: NodeId) -> None:
     """Y (g - sum of g y over the row)."""
-    dims = op.x.shape.dims
-    rows = (math.prod(dims[:-1]), dims[-1])
-    y = t.shaped(node_of(op.out), rows)
-    weighed = t.graph.mul(t.shaped(g, rows), y)
-    made = t.minus(weighed, t.graph.mul(y, t.row_sums(weighed)))
-    t.give(op.x, t.shaped(made, dims))
+    y = node_of(op.out)
+    weighed = t.graph.mul(g, y)
+    t.give(op.x, t.minus(weighed, t.graph.mul(y, t.row_sums(weighed))))
 
 
 @gradient(reduce.LogSoftmax)
 def log_softmax(t: Tape, op: Unary, g: NodeId) -> None:
     """G - softmax(x) sum of g over the row."""
-    dims = op.x.shape.dims
-    rows = (math.prod(dims[:-1]), dims[-1])
-    share = t.shaped(t.graph.softmax(node_of(op.x)), rows)
-    flat = t.shaped(g, rows)
-    t.give(op.x, t.shaped(t.minus(flat, t.graph.mul(share, t.row_sums(flat))), dims))
+    share = t.graph.softmax(node_of(op.x))
+    t.give(op.x, t.minus(g, t.graph.mul(share, t.row_sums(g))))
 
 
 @gradient(reduce.CrossEntropyLoss)

@@ -47,9 +47,8 @@ def unary(op: Unary) -> TensorType:
 
 @rule(reduce.Softmax, reduce.LogSoftmax)
 def softmax(op: Unary) -> TensorType:
-    """The type of x, which has a last axis."""
-    if not op.x.shape.dims:
-        fail(op, "x", "expected at least 1 axis, got 0")
+    """The type of x."""
+    rank(op, "x", 2, "softmax requires 2D input")
     return like(op.x)
 
 
