@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "inspect": Entry("jax_backend.cli.inspect", "Show what a recorded session holds, or draw it."),
     "coverage": Entry("jax_backend.cli.coverage", "Count the operations that run and that are tested."),
     "doctor": Entry("jax_backend.cli.doctor", "Check this installation and say what mends it."),
-    "demo": Entry("jax_backend.cli.demo", "Train on the handwritten digits."),
+    "demo": Entry("jax_backend.cli.demo", "Learn handwritten digits; search sentences by meaning."),
 }
 """Every command, in the order of the help; each module has a click command named `command`."""
 

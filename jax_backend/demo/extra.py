@@ -10,8 +10,8 @@ class MissingExtra(IrError):
     """A package of an extra is not installed."""
 
 
-def require(module: str) -> Any:
-    """The module, of a package that the extra `plots` brings.
+def require(module: str, mend: str = "pip install 'burn-xla[plots]'") -> Any:
+    """The module, of a package that `mend` brings.
 
     Raises:
         MissingExtra: it is not installed; the message has the command that installs it.
@@ -19,4 +19,4 @@ def require(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"the demo needs {error.name}: pip install 'burn-xla[plots]'") from None
+        raise MissingExtra(f"the demo needs {error.name}: {mend}") from None
