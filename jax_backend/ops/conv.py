@@ -8,9 +8,9 @@ y (N, Cout, *count):
 `output_of`, `input_of` and `weight_of` compute each of the three from the other two. A transposed convolution is
 `input_of`: what it calls x is y here, and its weight has the same layout.
 
-Padding is zeros that take part: an infinite weight that meets one gives NaN, as in Burn. XLA leaves the products with
-padding out on most paths, so `poison` adds that NaN; zeros that a copy puts there make a CPU take three times as long
-(150 for 45 ms: x (16, 64, 56, 56), 64 channels out, kernel 3), and CUDA folds them away again.
+Padding is zeros that take part: an infinite weight that meets one gives NaN, as in Burn. cuDNN multiplies them; XLA's
+own convolutions leave the products with padding out on most paths, so `poisoned` adds that NaN. Zeros that a copy puts
+there make a CPU take three times as long (150 for 45 ms: x (16, 64, 56, 56), 64 channels out, kernel 3).
 Halves are summed in float32 and rounded once.
 """
 
@@ -183,7 +183,7 @@ def output_of(x: Array, weight: Array, pads: Sequence[Pair], g: Geometry, accumu
         preferred_element_type=accumulator,
     )
     outside = g.outside(x.shape[2:], weight.shape[2:], y.shape[2:])
-    return y + poison(jnp.any(~jnp.isfinite(weight), axis=1), outside, y.dtype)[None]
+    return poisoned(y, jnp.any(~jnp.isfinite(weight), axis=1), outside)
 
 
 def input_of(y: Array, weight: Array, size: Sequence[int], g: Geometry, accumulator: np.dtype | None = None) -> Array:
@@ -222,7 +222,7 @@ def weight_of(x: Array, y: Array, kernel: Sequence[int], g: Geometry) -> Array:
     ends = zip(x.shape[2:], g.before, g.spread(y.shape[2:]), g.reach(kernel), strict=True)
     pads = [(before, spread + reach - size - before) for size, before, spread, reach in ends]
     outside = [table.T for table in g.outside(x.shape[2:], kernel, y.shape[2:])]
-    nans = poison(jnp.any(~jnp.isfinite(y), axis=0), outside, y.dtype)[:, None]
+    bad = jnp.any(~jnp.isfinite(y), axis=0)
 
     def by_batch_groups(x: Array, y: Array) -> Array:
         return _correlate(x, y, pads, g, batch_group_count=g.groups)
@@ -235,8 +235,9 @@ def weight_of(x: Array, y: Array, kernel: Sequence[int], g: Geometry) -> Array:
 
     if g.groups > 1 and (x.shape[1], y.shape[1]) != (g.groups, g.groups):
         out: Array = lax.platform_dependent(x, y, cpu=by_feature_groups, default=by_batch_groups)
-        return out + nans
-    return by_batch_groups(x, y) + nans
+    else:
+        out = by_batch_groups(x, y)
+    return poisoned(out.swapaxes(0, 1), bad, outside).swapaxes(0, 1)
 
 
 def _correlate(
@@ -271,24 +272,60 @@ def unmasked(lhs: Array, lhs_axis: int, rhs: Array, rhs_axis: int, groups: int) 
     return padded(lhs, lhs_axis, 1), padded(rhs, rhs_axis, 0)
 
 
-def poison(bad: Array, outside: Sequence[np.ndarray], dtype: np.dtype) -> Array:
-    """NaN where an infinity or NaN meets a padding zero, else 0.
+def poisoned(products: Array, bad: Array, outside: Sequence[np.ndarray]) -> Array:
+    """`products` with NaN where an infinity or NaN meets a padding zero.
+
+    Only the edges can be hit. On a CPU they are written in place: to go over everything took a fifth of the
+    convolution's time on 16 cores. cuDNN needs none of it (seen on an H200: f32 and bf16, dense and grouped).
 
     Args:
+        products: (batch, channels, *results).
         bad: (channels, *places): where such a factor stands.
         outside: per axis, which of its places meet padding in which result: (places, results).
-        dtype: of the result, (channels, *results).
     """
-    hit = jnp.zeros((1,) * bad.ndim, bool)
-    for axis, table in enumerate(outside, start=1):
-        # A tap is outside if it is so along any axis, so one axis at a time will do.
-        if table.any():
-            along = jnp.any(bad, axis=tuple(other for other in range(1, bad.ndim) if other != axis))
-            met = jnp.any(along[:, :, None] & table[None], axis=1)
-            shape = [1] * bad.ndim
-            shape[0], shape[axis] = met.shape
-            hit = hit | met.reshape(shape)
-    return jnp.where(hit, jnp.asarray(np.nan, dtype), jnp.zeros((), dtype))
+    hit_axes = [axis for axis, table in enumerate(outside) if table.any()]
+    # A tap is outside if it is so along any axis, so one axis at a time will do.
+    nans = [_nans(bad, axis, outside[axis], products.dtype) for axis in hit_axes]
+    if not nans:
+        return products
+
+    def edges_in_place(products: Array, *nans: Array) -> Array:
+        for axis, nan in zip(hit_axes, nans, strict=True):
+            for start, stop in _edges(np.asarray(outside[axis].any(axis=0))):
+                edge = lax.slice_in_dim(products, start, stop, axis=axis + 2)
+                edge = edge + lax.slice_in_dim(nan, start, stop, axis=axis + 2)
+                products = lax.dynamic_update_slice_in_dim(products, edge, start, axis + 2)
+        return products
+
+    def everywhere(products: Array, *nans: Array) -> Array:
+        for nan in nans:
+            products = products + nan
+        return products
+
+    out: Array = lax.platform_dependent(
+        products, *nans, cuda=lambda products, *_: products, cpu=edges_in_place, default=everywhere
+    )
+    return out
+
+
+def _nans(bad: Array, axis: int, table: np.ndarray, dtype: np.dtype) -> Array:
+    """What one axis adds: NaN or 0, (1, channels, ..., results, ...)."""
+    along = jnp.any(bad, axis=tuple(other for other in range(1, bad.ndim) if other != axis + 1))
+    met = jnp.any(along[:, :, None] & table[None], axis=1)
+    shape = [1] * (bad.ndim + 1)
+    shape[1], shape[axis + 2] = met.shape
+    return jnp.where(met.reshape(shape), jnp.asarray(np.nan, dtype), jnp.zeros((), dtype))
+
+
+def _edges(is_hit: np.ndarray) -> list[tuple[int, int]]:
+    """The stretches of an axis, as (start, stop), outside of which nothing is hit: one at each end at most.
+
+    >>> _edges(np.array([True, True, False, False, True]))
+    [(0, 2), (4, 5)]
+    """
+    free = np.flatnonzero(~is_hit)
+    ends = (free[0], free[-1] + 1) if free.size else (is_hit.size, is_hit.size)
+    return [(int(a), int(b)) for a, b in ((0, ends[0]), (ends[1], is_hit.size)) if a < b]
 
 
 def _with_bias(
