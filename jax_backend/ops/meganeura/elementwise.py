@@ -98,8 +98,8 @@ def neg(op: Neg, x: Array) -> Array:
 @lower(Abs)
 @declared
 def absolute(op: Abs, x: Array) -> Array:
-    """|x|."""
-    return jnp.abs(x)
+    """|x|, in a form whose derivative at 0 is 0; that of `jnp.abs` is 1 there."""
+    return x * lax.sign(x)
 
 
 @lower(Log)
