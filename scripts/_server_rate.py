@@ -32,7 +32,7 @@ from jax_backend.executable import Executable, abstract_value
 from jax_backend.remote import Host, RemoteSession
 from jax_backend.server import Options, Server
 
-WARM_UP, REPEATS = 3, 20
+WARM_UP, REPEATS = 2, 6
 
 
 def frames_of(capture: Path, side: str = "c") -> list[bytes]:
@@ -174,8 +174,8 @@ def measured(kind: str, capture: Path, devices: str) -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-def rows(capture: Path, devices: str) -> list[tuple[object, ...]]:
-    """Rows `(what, operations per second, us per operation, budget)`."""
+def rows(name: str, capture: Path, devices: str) -> list[tuple[object, ...]]:
+    """Rows `(what, messages per second, operations per second, us per message, budget)`."""
     messages, computing = count_operations(frames_of(capture))
     socket, local = measured("socket", capture, devices), measured("local", capture, devices)
     found = [
@@ -185,7 +185,7 @@ def rows(capture: Path, devices: str) -> list[tuple[object, ...]]:
         ("  of it decoding", local["decode"], ""),
     ]
     return [
-        (f"{capture.stem}: {what}", round(messages / s), round(computing / s), s / messages * 1e6, budget)
+        (f"{name}: {what}", round(messages / s), round(computing / s), s / messages * 1e6, budget)
         for what, s, budget in found
     ]
 

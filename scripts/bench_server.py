@@ -4,7 +4,7 @@
                                    [--device cpu|gpu] [--clients DIR] [--cache DIR] [--limit-s S] [--within-s S]
 
 Parts:
-    rate   Small operations per second of processor time: a recorded session through the socket, and without it.
+    rate   Small operations per second of processor time: recorded sessions of 40 steps, through the socket and without.
     steps  Milliseconds per step of the programs of `tests/burn/digits bench`: through this server, in JAX written by
            hand, the client's own floor (a server that only answers reads), Burn on Flex and on ndarray in process,
            and through Burn's own server with Flex. For a plain client and for one with Burn's `fusion`. Budgets: wall,
@@ -22,6 +22,7 @@ the binary `digits`, and needs nothing beside it. `--cache DIR` keeps compiled p
 """
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -177,6 +178,25 @@ def check_losses(name: str, *found: Measured | None) -> None:
         raise Failed(f"{name}: expected the same first loss from every run, got {values}")
 
 
+# ---- small operations
+
+
+RATE_COLUMNS = ("what", "messages/s", "operations/s", "us per message", "budget, messages/s")
+RATE_STEPS = 40
+
+
+def rate_rows(bench: Bench, name: str) -> Iterator[Row]:
+    """How fast a session of a plain client is taken in."""
+    from _server_rate import rows
+
+    with tempfile.TemporaryDirectory() as folder:
+        with bench.server("--capture", folder) as server:
+            command = bench.command("plain", name, "--url", server.url, steps=RATE_STEPS, read_every=10)
+            run(command, until=bench.until)
+        (capture,) = Path(folder).glob("*.bxs")
+        yield from rows(name, capture, "cpu")
+
+
 # ---- steps
 
 
@@ -204,14 +224,19 @@ def through_server(bench: Bench, client: str, name: str) -> Measured:
     measured.calls, measured.loop = spent["program_cpu_seconds_total"], spent["loop_cpu_seconds_total"]
     measured.own = spent["session_cpu_seconds_total"] - measured.calls
     if traced:
-        measured.device = _busy_share(traces[0]) * found.median_ms(timed, every, timed + traced)
+        measured.device = _device_ms(bench, traces[0], found.median_ms(timed, every, timed + traced))
     return measured
 
 
-def _busy_share(folder: Path) -> float:
+def _device_ms(bench: Bench, trace: Path, wall_ms: float) -> float:
+    """Device time per step: the share of the traced time in which the device works; NaN where the trace has none."""
     from _device_time import busy_share
 
-    return busy_share(folder)
+    try:
+        return busy_share(trace) * wall_ms
+    except FileNotFoundError as reason:
+        bench.say(f"no device time: {reason}")
+        return math.nan
 
 
 def in_jax(bench: Bench, name: str) -> Measured:
@@ -224,7 +249,7 @@ def in_jax(bench: Bench, name: str) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         options = ("--trace", folder, "--trace-from", str(timed + 1))
         found = bench.run_jax(name, *options, steps=timed + traced, read_every=every, cached=True)
-        device = _busy_share(Path(folder)) * found.median_ms(timed, every)
+        device = _device_ms(bench, Path(folder), found.median_ms(timed, every))
     return Measured(found.median_ms(warm, every, timed), found, device)
 
 
@@ -385,10 +410,16 @@ def executables(folder: str | None) -> dict[str, Path]:
     }
 
 
-def table(bench: Bench, title: str, columns: Sequence[str], rows: Callable[[Bench, str], Iterator[Row]]) -> None:
+def table(
+    bench: Bench,
+    title: str,
+    columns: Sequence[str],
+    rows: Callable[[Bench, str], Iterator[Row]],
+    models: Sequence[str] | None = None,
+) -> None:
     """Print the rows of all programs, each when it is there and all together; a program that fails ends no other."""
     found: list[Row] = []
-    for name in bench.given.models:
+    for name in models or bench.given.models:
         bench.next_program()
         try:
             for row in rows(bench, name):
@@ -436,7 +467,7 @@ def command_line() -> argparse.Namespace:
     parser.add_argument("--long-read-every", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1, help="of JAX, floor and server, in turn; the least counts")
     parser.add_argument("--limit-s", type=float, default=600.0, help="seconds for the rows of one program")
-    parser.add_argument("--within-s", type=float, default=86_400.0, help="seconds for everything but the part `rate`")
+    parser.add_argument("--within-s", type=float, default=86_400.0, help="seconds for everything")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     if given.burn is None:
@@ -447,15 +478,9 @@ def command_line() -> argparse.Namespace:
 def main() -> None:
     """Print one table per part."""
     given = command_line()
-    if "rate" in given.parts:
-        from _server_rate import rows
-
-        columns = ("what", "messages/s", "operations/s", "us per message", "budget, messages/s")
-        found = [row for name in ("lstm", "transformer") for row in rows(ROOT / f"tests/fixtures/{name}.bxs", "cpu")]
-        report("Small operations", columns, found)
-    if given.parts == ["rate"]:
-        return
     with Bench(given, executables(given.clients)) as bench:
+        if "rate" in given.parts:
+            table(bench, "Small operations", RATE_COLUMNS, rate_rows, ("digits-lstm", "digits-transformer"))
         if "steps" in given.parts:
             columns = (*STEP_COLUMNS, *(DEVICE_COLUMNS if bench.is_gpu else ()))
             table(bench, f"ms per step, read every {given.read_every}", columns, step_rows)
