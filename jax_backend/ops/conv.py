@@ -8,14 +8,14 @@ y (N, Cout, *count):
 `output_of`, `input_of` and `weight_of` compute each of the three from the other two. A transposed convolution is
 `input_of`: what it calls x is y here, and its weight has the same layout.
 
-Padding is zeros that take part: an infinite weight that meets one gives NaN, as in Burn. cuDNN multiplies them; XLA's
-own convolutions leave the products with padding out on most paths, so `poisoned` adds that NaN. Zeros that a copy puts
-there make a CPU take three times as long (150 for 45 ms: x (16, 64, 56, 56), 64 channels out, kernel 3).
+Padding is zeros that take part: an infinite weight that meets one gives NaN, as in Burn. XLA leaves
+the products with padding out on most paths, so `poisoned` adds that NaN; zeros that a copy puts there make a CPU take
+three times as long (150 for 45 ms: x (16, 64, 56, 56), 64 channels out, kernel 3), and CUDA folds them away again.
 Halves are summed in float32 and rounded once.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +36,11 @@ ConvTranspose: TypeAlias = ir.ConvTranspose1d | ir.ConvTranspose2d | ir.ConvTran
 ConvTransposeWeightBackward: TypeAlias = (
     ir.ConvTranspose1dWeightBackward | ir.ConvTranspose2dWeightBackward | ir.ConvTranspose3dWeightBackward
 )
+
+CUDNN_ALONE: Final = 2**20
+"""Elements of an operand from which on CUDA is not told about zeros of padding: it costs up to a third more there, and
+cuDNN's kernels for sizes like these multiply them themselves (seen on an H200: f32 and bf16, dense, grouped, strided,
+forward and by weight)."""
 
 
 class Options(Protocol):
@@ -183,7 +188,7 @@ def output_of(x: Array, weight: Array, pads: Sequence[Pair], g: Geometry, accumu
         preferred_element_type=accumulator,
     )
     outside = g.outside(x.shape[2:], weight.shape[2:], y.shape[2:])
-    return poisoned(y, jnp.any(~jnp.isfinite(weight), axis=1), outside)
+    return poisoned(y, weight, 1, outside)
 
 
 def input_of(y: Array, weight: Array, size: Sequence[int], g: Geometry, accumulator: np.dtype | None = None) -> Array:
@@ -222,7 +227,6 @@ def weight_of(x: Array, y: Array, kernel: Sequence[int], g: Geometry) -> Array:
     ends = zip(x.shape[2:], g.before, g.spread(y.shape[2:]), g.reach(kernel), strict=True)
     pads = [(before, spread + reach - size - before) for size, before, spread, reach in ends]
     outside = [table.T for table in g.outside(x.shape[2:], kernel, y.shape[2:])]
-    bad = jnp.any(~jnp.isfinite(y), axis=0)
 
     def by_batch_groups(x: Array, y: Array) -> Array:
         return _correlate(x, y, pads, g, batch_group_count=g.groups)
@@ -237,7 +241,7 @@ def weight_of(x: Array, y: Array, kernel: Sequence[int], g: Geometry) -> Array:
         out: Array = lax.platform_dependent(x, y, cpu=by_feature_groups, default=by_batch_groups)
     else:
         out = by_batch_groups(x, y)
-    return poisoned(out.swapaxes(0, 1), bad, outside).swapaxes(0, 1)
+    return poisoned(out.swapaxes(0, 1), y, 0, outside).swapaxes(0, 1)
 
 
 def _correlate(
@@ -272,17 +276,19 @@ def unmasked(lhs: Array, lhs_axis: int, rhs: Array, rhs_axis: int, groups: int) 
     return padded(lhs, lhs_axis, 1), padded(rhs, rhs_axis, 0)
 
 
-def poisoned(products: Array, bad: Array, outside: Sequence[np.ndarray]) -> Array:
-    """`products` with NaN where an infinity or NaN meets a padding zero.
+def poisoned(products: Array, factor: Array, axis_summed: int, outside: Sequence[np.ndarray]) -> Array:
+    """`products` with NaN where an infinity or NaN in `factor` meets a padding zero.
 
     Only the edges can be hit. On a CPU they are written in place: to go over everything took a fifth of the
-    convolution's time on 16 cores. cuDNN needs none of it (seen on an H200: f32 and bf16, dense and grouped).
+    convolution's time on 16 cores.
 
     Args:
         products: (batch, channels, *results).
-        bad: (channels, *places): where such a factor stands.
+        factor: channels and places, in this order without `axis_summed`.
+        axis_summed: the axis of `factor` of which one such element is enough.
         outside: per axis, which of its places meet padding in which result: (places, results).
     """
+    bad = jnp.any(~jnp.isfinite(factor), axis=axis_summed)
     hit_axes = [axis for axis, table in enumerate(outside) if table.any()]
     # A tap is outside if it is so along any axis, so one axis at a time will do.
     nans = [_nans(bad, axis, outside[axis], products.dtype) for axis in hit_axes]
@@ -302,9 +308,12 @@ def poisoned(products: Array, bad: Array, outside: Sequence[np.ndarray]) -> Arra
             products = products + nan
         return products
 
-    out: Array = lax.platform_dependent(
-        products, *nans, cuda=lambda products, *_: products, cpu=edges_in_place, default=everywhere
-    )
+    def as_they_are(products: Array, *nans: Array) -> Array:
+        return products
+
+    is_large = max(products.size, factor.size) >= CUDNN_ALONE
+    on_cuda = as_they_are if is_large else everywhere
+    out: Array = lax.platform_dependent(products, *nans, cuda=on_cuda, cpu=edges_in_place, default=everywhere)
     return out
 
 
