@@ -1,5 +1,6 @@
 """A node as Meganeura sees it, and the operation that holds it."""
 
+import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -8,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from ir.errors import StreamError, WireError
+from ir.errors import ShapeError, StreamError, WireError
 from ir.meganeura.ops.attention import (
     AttentionGrad,
     CausalAttention,
@@ -124,10 +125,11 @@ def make_op(
 
     Raises:
         StreamError: the number of inputs is not that of the kind, or `fwd_node` is no attention.
+        ShapeError: a constant has not as many elements as its shape.
         WireError: an attribute is missing, unknown, or has a value of another type.
     """
     record: dict[str, Any] = {"out": out, **_operands(kind, [reading(t) for t in inputs])}
-    record |= _attributes(kind, attributes)
+    record |= _data(attributes, out) if kind is Constant else _attributes(kind, attributes)
     if issubclass(kind, AttentionGrad):
         forward = op_at(record["fwd_node"])
         record["window"] = _window(kind, forward)
@@ -153,10 +155,17 @@ def _operands(kind: type[Op], inputs: Sequence[TensorIr]) -> dict[str, Any]:
     return {f.path: t for f, t in zip(named, given, strict=True)}
 
 
+def _data(attributes: Mapping[str, Any], out: TensorIr) -> dict[str, bytes]:
+    if isinstance(data := attributes.get("data"), bytes):
+        return {"data": data}
+    elements = _attributes(Constant, attributes)["data"]
+    expected = math.prod(out.shape.dims)
+    if len(elements) != expected:
+        raise ShapeError(f"Constant.data: expected {expected} elements for {TensorType.of(out)}, got {len(elements)}")
+    return {"data": packed(elements)}
+
+
 def _attributes(kind: type[Op], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    if kind is Constant and [*attributes] == ["data"]:
-        data = attributes["data"]
-        return {"data": data if isinstance(data, bytes) else packed(data)}
     try:
         checked = msgspec.convert(attributes, attributes_type(kind))
     except msgspec.ValidationError as error:
