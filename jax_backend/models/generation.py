@@ -57,17 +57,17 @@ class Generator:
         self.prefill.step()
         rows = [self.prefill.output(n) for n in range(1, self.prefill.num_outputs)]
         self.decode.fill_caches(dict(zip(self._caches, rows, strict=True)))
-        tokens = [_likeliest(self.prefill.output(), len(prompt) - 1)]
+        tokens = [likeliest(self.prefill.output(), len(prompt) - 1)]
         for position in range(len(prompt), len(prompt) + count - 1):
             self.decode.set_input("token_ids", tokens[-1])
             self.decode.set_input("kv_pos", [position])
             self.decode.step()
-            tokens.append(_likeliest(self.decode.output(), 0))
+            tokens.append(likeliest(self.decode.output(), 0))
         return tokens
 
 
 @jax.jit
-def _likeliest(logits: Array, row: Array) -> Array:
+def likeliest(logits: Array, row: Array) -> Array:
     """The token (1) with the largest of logits (rows, vocab) in a row."""
     chosen = jax.lax.dynamic_slice_in_dim(logits, row, 1)
     return jnp.argmax(chosen, axis=-1).astype(jnp.uint32)
