@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import socket
-import struct
 import threading
 import time
 import urllib.error
@@ -16,8 +15,8 @@ import numpy as np
 import pytest
 
 import ir
-from ir import F32, operation, tensor
-from ir.tensor import NOT_INIT, READ_WRITE
+from ir import F32, operation
+from ir.tensor import NOT_INIT
 from ir.wire.messages import (
     Close,
     DTypeUsage,
@@ -198,26 +197,6 @@ def test_fragments_are_joined(server: RunningServer) -> None:
         np.testing.assert_array_equal(values(client.answer().content), np.full(DIMS, 1.0))
 
 
-def test_fragments_count_together_against_the_limit(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        client.send(bytes(SMALL // 2), fin=False)
-        client.send(bytes(SMALL // 2), opcode=CONTINUATION, fin=False)
-        client.send(b"1", opcode=CONTINUATION)
-        assert client.close_code() == 1009
-
-
-def test_a_message_over_the_limit_is_refused(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        client.send(bytes(SMALL + 1))
-        assert client.close_code() == 1009
-
-
-def test_a_message_over_1_gib_is_refused_before_it_is_sent() -> None:
-    with running(Host(jax.devices(), PROGRAMS)) as server, undisturbed(server), Client(server.url) as client:
-        client.raw.sendall(b"\x82\xff" + struct.pack(">Q", 2**30 + 1) + b"\0\0\0\0")
-        assert client.close_code() == 1009
-
-
 def test_a_session_that_never_greets_is_closed(server: RunningServer) -> None:
     with undisturbed(server):
         assert Client(server.url).close_code() == 1000
@@ -265,19 +244,6 @@ def test_a_web_page_is_refused(server: RunningServer) -> None:
         WebSocket(f"{server.url}/session", "Origin: http://evil.example\r\n")
 
 
-def test_more_sessions_than_allowed_are_refused_in_words() -> None:
-    with running(Host(jax.devices(), PROGRAMS), max_sessions=2) as server:
-        with (
-            Client(server.url),
-            Client(server.url),
-            pytest.raises(Refused, match=r"503[^$]*2 sessions are open, see --max-sessions"),
-        ):
-            Client(server.url)
-        server.wait_until_empty()
-        with Client(server.url) as client:
-            assert client.ask(sync(0)).SyncBackend.Ok is None
-
-
 # ---- streams that are wrong
 
 
@@ -304,32 +270,6 @@ def test_an_operation_that_cannot_be_done_is_reported_by_one_sync(server: Runnin
         client.tell(upload(0, 1.0), bad)
         assert "Reshape" in failure(client.ask(sync(0)))
         assert client.ask(sync(1)).SyncBackend.Ok is None
-
-
-def test_an_upload_over_the_limit_fails_its_id(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        dims = (SMALL // 8 + 1,)
-        client.tell(upload(0, 1.0, dims))
-        assert "--max-tensor-bytes" in failure(client.ask(read(0, 0, dims)))
-        client.tell(upload(0, 2.0))
-        np.testing.assert_array_equal(values(client.ask(read(1, 0))), np.full(DIMS, 2.0))
-
-
-def test_live_bytes_over_the_limit_fail_until_some_are_freed(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        dims = (SMALL // 8,)
-        for id in range(17):
-            client.tell(upload(id, 1.0, dims))
-        assert "--max-live-bytes" in failure(client.ask(read(0, 16, (), READ_WRITE)))
-        client.tell(drop(0), upload(16, 3.0, dims))
-        np.testing.assert_array_equal(values(client.ask(read(1, 16, dims))), np.full(dims, 3.0))
-
-
-def test_an_operation_larger_than_memory_fails_and_nothing_else(server: RunningServer) -> None:
-    with undisturbed(server), Client(server.url) as client:
-        huge = tensor(1, (1 << 45,), F32, NOT_INIT)
-        client.tell(RegisterOperation(STREAM, operation(ir.Zeros(huge))))
-        assert "--max-live-bytes" in failure(client.ask(sync(0)))
 
 
 # ---- many clients, slow clients
