@@ -5,7 +5,6 @@ import json
 import math
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import threading
@@ -33,12 +32,12 @@ class Steps:
     ended_s: list[float] = field(default_factory=list)
     losses: dict[int, float] = field(default_factory=dict)
 
-    def median_ms(self, first: int, block: int, last: int | None = None) -> float:
-        """Milliseconds per step from `first` to `last`: the median over blocks of `block`, each ended by a read."""
+    def block_ms(self, first: int, block: int, last: int | None = None) -> list[float]:
+        """Milliseconds per step of each block of `block` steps from `first` to `last`; each block ends with a read."""
         ends = self.ended_s[first : None if last is None else last + 1 : block]
         if len(ends) < 2:
             raise Failed(f"{len(self.ended_s) - 1} steps are too few: {first} to warm up, then blocks of {block}")
-        return statistics.median((b - a) / block for a, b in pairwise(ends)) * 1e3
+        return [(b - a) / block * 1e3 for a, b in pairwise(ends)]
 
     def until_s(self, step: int) -> float:
         """Seconds from the start to the end of `step`."""

@@ -23,6 +23,7 @@ the binary `digits`, and needs nothing beside it. `--cache DIR` keeps compiled p
 
 import argparse
 import math
+import statistics
 import sys
 import tempfile
 import time
@@ -162,6 +163,11 @@ class Bench:
         every = self.given.read_every
         return _ceil(WARM_UP[client], every), _ceil(self.given.steps or PROGRAMS[name].steps, every), every
 
+    def typical_ms(self, steps: Steps, first: int, every: int, last: int | None = None) -> float:
+        """Milliseconds per step from `first` to `last`: of the median block, or of the quickest one (`--best`)."""
+        blocks = steps.block_ms(first, every, last)
+        return min(blocks) if self.given.best else statistics.median(blocks)
+
 
 def _ceil(value: int, unit: int) -> int:
     return -(-value // unit) * unit
@@ -220,11 +226,11 @@ def through_server(bench: Bench, client: str, name: str) -> Measured:
     command = bench.command(client, name, "--url", server.url, steps=timed + traced + 1, read_every=every)
     found = run(command, at_step, stops=(timed, timed + traced) if traced else (), until=bench.until)
     spent = {key: (value - marks[warm][key]) * 1e3 / steps for key, value in marks[timed].items()}
-    measured = Measured(found.median_ms(warm, every, timed), found)
+    measured = Measured(bench.typical_ms(found, warm, every, timed), found)
     measured.calls, measured.loop = spent["program_cpu_seconds_total"], spent["loop_cpu_seconds_total"]
     measured.own = spent["session_cpu_seconds_total"] - measured.calls
     if traced:
-        measured.device = _device_ms(bench, traces[0], found.median_ms(timed, every, timed + traced))
+        measured.device = _device_ms(bench, traces[0], bench.typical_ms(found, timed, every, timed + traced))
     return measured
 
 
@@ -244,13 +250,13 @@ def in_jax(bench: Bench, name: str) -> Measured:
     warm, steps, every = bench.plan("plain", name)
     if not bench.is_gpu:
         found = bench.run_jax(name, steps=warm + steps, read_every=every, cached=True)
-        return Measured(found.median_ms(warm, every), found)
+        return Measured(bench.typical_ms(found, warm, every), found)
     timed, traced = warm + steps, _ceil(TRACED_STEPS, every)
     with tempfile.TemporaryDirectory() as folder:
         options = ("--trace", folder, "--trace-from", str(timed + 1))
         found = bench.run_jax(name, *options, steps=timed + traced, read_every=every, cached=True)
-        device = _device_ms(bench, Path(folder), found.median_ms(timed, every))
-    return Measured(found.median_ms(warm, every, timed), found, device)
+        device = _device_ms(bench, Path(folder), bench.typical_ms(found, timed, every))
+    return Measured(bench.typical_ms(found, warm, every, timed), found, device)
 
 
 def floor(bench: Bench, client: str, name: str) -> Measured:
@@ -259,7 +265,7 @@ def floor(bench: Bench, client: str, name: str) -> Measured:
     with floor_server() as url:
         command = bench.command(client, name, "--url", url, steps=warm + steps, read_every=every)
         found = run(command, until=bench.until)
-    return Measured(found.median_ms(warm, every), found)
+    return Measured(bench.typical_ms(found, warm, every), found)
 
 
 def in_burn(bench: Bench, name: str, way: str) -> Measured:
@@ -269,7 +275,7 @@ def in_burn(bench: Bench, name: str, way: str) -> Measured:
 
     def measured(*options: str) -> Measured:
         found = run(bench.command("plain", name, *options, steps=steps, read_every=every), until=bench.until)
-        return Measured(found.median_ms(every, every), found)
+        return Measured(bench.typical_ms(found, every, every), found)
 
     if way != "remote":
         return measured("--device", way)
@@ -280,19 +286,8 @@ def in_burn(bench: Bench, name: str, way: str) -> Measured:
 
 
 STEP_COLUMNS = (
-    "program",
-    "client",
-    "ours",
-    "budget",
-    "JAX",
-    "floor",
-    "Flex",
-    "ndarray",
-    "Burn's server",
-    "own time",
-    "budget of own",
-    "loop",
-    "in calls",
+    *("program", "client", "ours", "budget", "JAX", "floor", "Flex", "ndarray", "Burn's server"),
+    *("own time", "budget of own", "loop", "in calls"),
 )
 DEVICE_COLUMNS = ("device", "budget of device", "JAX device")
 
@@ -340,15 +335,8 @@ class _Least:
 
 
 LONG_COLUMNS = (
-    "program",
-    "client",
-    "programs",
-    "last compiled in step",
-    "budget",
-    "MiB",
-    "at step",
-    "growth until 1,000, %",
-    "budget of it",
+    *("program", "client", "programs", "last compiled in step", "budget"),
+    *("MiB", "at step", "growth until 1,000, %", "budget of it"),
 )
 
 
@@ -466,6 +454,9 @@ def command_line() -> argparse.Namespace:
     parser.add_argument("--read-every", type=int, default=10)
     parser.add_argument("--long-read-every", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1, help="of JAX, floor and server, in turn; the least counts")
+    parser.add_argument(
+        "--best", action="store_true", help="the quickest block of steps, not the median: where others work"
+    )
     parser.add_argument("--limit-s", type=float, default=600.0, help="seconds for the rows of one program")
     parser.add_argument("--within-s", type=float, default=86_400.0, help="seconds for everything")
     parser.add_argument("--json", action="store_true")
@@ -483,7 +474,12 @@ def main() -> None:
             table(bench, "Small operations", RATE_COLUMNS, rate_rows, ("digits-lstm", "digits-transformer"))
         if "steps" in given.parts:
             columns = (*STEP_COLUMNS, *(DEVICE_COLUMNS if bench.is_gpu else ()))
-            table(bench, f"ms per step, read every {given.read_every}", columns, step_rows)
+            table(
+                bench,
+                f"ms per step, read every {given.read_every}{', quickest block' * given.best}",
+                columns,
+                step_rows,
+            )
         if "long" in given.parts:
             table(bench, "1,000 steps", LONG_COLUMNS, long_rows)
         if "first" in given.parts:
