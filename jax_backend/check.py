@@ -75,12 +75,16 @@ def compare(got: TensorData, want: TensorData) -> Comparison:
     if got.shape != want.shape or (got.dtype != want.dtype and not both_ints):
         mine, theirs = (f"{d.dtype.short}[{','.join(map(str, d.shape))}]" for d in (got, want))
         return Comparison(tolerance, 0, 1, (), float("nan"), f"got {mine}, recorded {theirs}")
-    left, right = to_numpy(got), to_numpy(want)
-    different, distance = _differing(left, right, tolerance)
-    places = np.argwhere(different)[:FIRST]
-    first = tuple(Difference(tuple(p.tolist()), left[tuple(p)].item(), right[tuple(p)].item()) for p in places)
     note = f"recorded as {want.dtype.short}" if got.dtype != want.dtype else ""
-    return Comparison(tolerance, left.size, int(different.sum()), first, distance, note)
+    return compared(to_numpy(got), to_numpy(want), tolerance, note)
+
+
+def compared(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, note: str = "") -> Comparison:
+    """Compare arrays of one shape by value."""
+    different, distance = _differing(got, want, tolerance)
+    places = np.argwhere(different)[:FIRST]
+    first = tuple(Difference(tuple(p.tolist()), got[tuple(p)].item(), want[tuple(p)].item()) for p in places)
+    return Comparison(tolerance, got.size, int(different.sum()), first, distance, note)
 
 
 def _differing(got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> tuple[np.ndarray, float]:

@@ -14,20 +14,23 @@ import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
-from itertools import count, pairwise
+from itertools import count, groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from ir.errors import ProtocolError, StreamError, UnknownHandle
 from ir.op import Op, map_operands
+from ir.operation import operation
 from ir.ops.control import AllReduce, Drop, Init
 from ir.segment import Segmenter
 from ir.stream import Symbol, SymbolTable, build_graph, segment
 from ir.tensor import NOT_INIT, READ_ONLY, READ_WRITE, TensorData, TensorId, TensorIr
-from ir.wire.capture import read_messages
+from ir.wire.capture import read_messages, write_messages
 from ir.wire.messages import (
+    Close,
     ExecuteGraph,
     ExposeTensorLocal,
     ExposeTensorRemote,
@@ -40,15 +43,21 @@ from ir.wire.messages import (
     RegisterTensorRemote,
     RemoteMessage,
     Seed,
+    SessionInit,
     SyncBackend,
     TaskResponse,
+    TaskResponseContent,
     TensorResult,
 )
+from ir.wire.release import PROTOCOL_2
+from ir.wire.values import SessionId, StreamId
 from jax_backend.inspection import INNER_IDS, Expansion
 from jax_backend.program import Program
 from jax_backend.recorder import Recorder
 from jax_backend.replay import recorded_reads
 from jax_backend.values import seed_words
+
+_STREAM: Final = StreamId(0)
 
 
 class Read(NamedTuple):
@@ -88,7 +97,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.ops: Final[list[Op]] = []
-        self.data: Final[dict[int, TensorData]] = {}
+        self.data: dict[int, TensorData] = {}
         self.reads: Final[list[Read]] = []
         self.boundaries: Final[list[Boundary]] = []
         self.seeds: Final[list[tuple[int, int]]] = []
@@ -97,6 +106,7 @@ class Recording:
         self.made: Final[dict[int, int]] = {}
         """Place of the operation that makes a tensor, by id."""
         self._last_use: dict[int, int] = {}
+        self._lifetimes: list[list[int]] = []
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recording":
@@ -174,6 +184,41 @@ class Recording:
         ids = [part.bindings.ids[n] for n in graph.inputs]
         options.setdefault("name", f"ops {start} to {stop}")
         return Program(graph, part.bindings, data=_Values(self, start, ids), names=self.names, **options)
+
+    def last_used_at(self, place: int) -> list[int]:
+        """Ids that nothing uses after the operation at `place`."""
+        if len(self._lifetimes) != len(self.ops):
+            self._lifetimes = [list[int]() for _ in self.ops]
+            for id, made in self.made.items():
+                self._lifetimes[max(made, self._last_use.get(id, made))].append(id)
+        return self._lifetimes[place] if place >= 0 else []
+
+    def with_data(self, id: int, data: TensorData) -> "Recording":
+        """A recording of the same operations, in which `id` was uploaded as `data`."""
+        other = copy(self)
+        other.data = {**self.data, id: data}
+        return other
+
+    def messages(self) -> Iterator[RemoteMessage | TaskResponse]:
+        """The session as a client sends it, with the recorded answers."""
+        yield SessionInit(PROTOCOL_2.protocol, SessionId(0), 0, b"")
+        for id, data in self.data.items():
+            yield RegisterTensor(_STREAM, TensorId(id), data)
+        seeds, reads = dict(self.seeds), {place: list(group) for place, group in groupby(self.reads, lambda r: r.place)}
+        for place in range(len(self.ops) + 1):
+            for read in reads.get(place, ()):
+                yield ReadTensor(read.request, _STREAM, read.tensor)
+                if read.answer is not None:
+                    yield TaskResponse(TaskResponseContent(ReadTensor=read.answer), read.request)
+            if place in seeds:
+                yield Seed(seeds[place])
+            if place < len(self.ops):
+                yield RegisterOperation(_STREAM, operation(self.ops[place]))
+        yield Close(SessionId(0))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the session to a capture (`.bxs`); tensors live until its end."""
+        write_messages(path, self.messages(), "burn-xla recording")
 
     def spans(self) -> list[Span]:
         """The programs that a recorder makes of the session, in order, and why each ends where it does."""

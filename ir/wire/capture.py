@@ -11,7 +11,7 @@ Both are read as a stream: one entry is in memory at a time.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -23,6 +23,8 @@ from ir.wire.messages import (
     TaskResponse,
     decode_batch,
     decode_response,
+    encode_batch,
+    encode_response,
     message_from_named,
 )
 from ir.wire.release import PROTOCOL_2, Release
@@ -170,6 +172,26 @@ _SIDES: dict[object, Side] = {"c": "c", "s": "s"}
 _INTEGERS = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 _TEXTS = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 _BINARIES = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+
+
+def write_messages(
+    target: str | os.PathLike[str], messages: Iterable[RemoteMessage | TaskResponse], peer: str, path: str = "/session"
+) -> None:
+    """Write a session to a capture, one frame per message or answer, a microsecond apart.
+
+    Args:
+        target: the file.
+        messages: in order.
+        peer: who took part, for whoever looks.
+        path: of the WebSocket.
+    """
+    with open(target, "wb") as stream:
+        writer = CaptureWriter(stream, path, peer)
+        for time_us, message in enumerate(messages):
+            if isinstance(message, TaskResponse):
+                writer.write(time_us, "s", encode_response(message))
+            else:
+                writer.write(time_us, "c", encode_batch([message]))
 
 
 def read_messages(

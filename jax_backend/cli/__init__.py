@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "serve": Entry("jax_backend.cli.serve", "Serve Burn programs whose device is this machine."),
     "launch": Entry("jax_backend.cli.launch", "Run a command in several processes that work together."),
     "inspect": Entry("jax_backend.cli.inspect", "Show what a recorded session holds, or draw it."),
+    "diff": Entry("jax_backend.cli.diff", "Find the first operation that goes wrong."),
+    "shrink": Entry("jax_backend.cli.shrink", "Cut a failing session to the smallest that fails."),
     "coverage": Entry("jax_backend.cli.coverage", "Count the operations that run and that are tested."),
     "doctor": Entry("jax_backend.cli.doctor", "Check this installation and say what mends it."),
     "demo": Entry("jax_backend.cli.demo", "Learn handwritten digits; search sentences by meaning."),

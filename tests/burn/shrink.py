@@ -1,7 +1,7 @@
 """Makes a difference small: fewer axes, fewer elements, simpler values, as long as it stays a difference."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from ir.errors import IrError
 from ir.registry import forms
 from ir.tensor import TensorId
-from ir.wire.capture import CaptureWriter
+from ir.wire.capture import write_messages
 from ir.wire.messages import (
     ReadTensor,
     RegisterAlias,
@@ -20,10 +20,9 @@ from ir.wire.messages import (
     TaskResponse,
     TaskResponseContent,
     TensorResult,
-    encode_batch,
-    encode_response,
 )
 from ir.wire.values import ExecutionError, Reason, StreamId
+from jax_backend.shrinking import simplified
 from tests.burn.case import Case, fill
 from tests.burn.compare import Difference, Outcome, compare
 from tests.burn.differential import Found, Judge
@@ -75,32 +74,6 @@ def shrink(judge: Judge, found: Found, *, seconds: float) -> Found:
     return best
 
 
-def simplified(row: list[int], holds: Callable[[list[int]], bool]) -> list[int]:
-    """`row` with as many zeros and as small numbers as possible, so that it still `holds`.
-
-    >>> simplified([7, 3, 9, 12], lambda row: row[1] + row[3] >= 5)
-    [0, 0, 0, 5]
-    """
-    size = len(row)
-    while size:
-        for start in range(0, len(row), size):
-            end = min(start + size, len(row))
-            zeroed = row[:start] + [0] * (end - start) + row[end:]
-            if zeroed != row and holds(zeroed):
-                row = zeroed
-        size //= 2
-    for place in range(len(row)):
-        low, high = 0, row[place]  # the smallest number that holds, if all above it do
-        while high - low > 1:
-            middle = (low + high) // 2
-            lowered = [*row[:place], middle, *row[place + 1 :]]
-            if holds(lowered):
-                row, high = lowered, middle
-            else:
-                low = middle
-    return row
-
-
 def messages(case: Case, burn: Outcome) -> list[RemoteMessage | TaskResponse]:
     """The case as a recorded session, with Burn's answers."""
     made: list[RemoteMessage | TaskResponse] = [Seed(SEED)]
@@ -119,10 +92,6 @@ def messages(case: Case, burn: Outcome) -> list[RemoteMessage | TaskResponse]:
 
 def save(difference: Difference, path: Path) -> None:
     """Write the case as a capture, which `burn-xla run --check` compares with Burn's answers."""
-    with path.open("wb") as stream:
-        writer = CaptureWriter(stream, "/request", "Burn 0.22.1, Flex, fuzz_against_burn.py")
-        for time_us, message in enumerate(messages(difference.case, difference.burn)):
-            if isinstance(message, TaskResponse):
-                writer.write(time_us, "s", encode_response(message))
-            else:
-                writer.write(time_us, "c", encode_batch([message]))
+    write_messages(
+        path, messages(difference.case, difference.burn), "Burn 0.22.1, Flex, fuzz_against_burn.py", "/request"
+    )
