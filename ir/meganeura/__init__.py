@@ -34,6 +34,7 @@ What to use:
 - `compat="0.2"` of `program` puts the kinds that Meganeura 0.2 runs in place of `LogSoftmax` (`Softmax`) and
   `CausalAttentionRoPE` (`CausalAttention`), so that a lowering has one meaning, the intended one.
 - `differentiate(graph, compat=None) -> Graph`: gradient kinds in the graph, outputs as Meganeura orders them.
+- `optimize(graph, compat=None) -> Graph`: Meganeura's fusions, for graphs that are to look as Meganeura runs them.
 
 Source: meganeura 0.2 `graph.rs`, `autodiff.rs`, `optimize.rs`.
 """
@@ -42,6 +43,7 @@ from ir.meganeura.autodiff import differentiate
 from ir.meganeura.graph import Graph
 from ir.meganeura.node import Node
 from ir.meganeura.ops import kinds
+from ir.meganeura.optimize import OptimizeReport, fuse_group_norm_silu, optimize, optimize_with_report
 from ir.meganeura.program import GraphProgram, program
 from ir.meganeura.types import Compat, DerivedParam, DType, NodeId, TensorType
 
@@ -53,8 +55,12 @@ __all__ = [
     "GraphProgram",
     "Node",
     "NodeId",
+    "OptimizeReport",
     "TensorType",
     "differentiate",
+    "fuse_group_norm_silu",
     "kinds",
+    "optimize",
+    "optimize_with_report",
     "program",
 ]
