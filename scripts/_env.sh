@@ -1,7 +1,7 @@
 # Makes the virtual environments that the scripts run in. Source it: it goes to the root of the checkout and defines
 #   require_python      prints the command of a Python 3.11 or newer, 3.11 first; PYTHON=... overrides
 #   newest_python       prints that of the newest Python from 3.12 on which really runs, or nothing
-#   make_env DIR PYTHON fills DIR with this project, its plots and its pinned tools; instant when nothing changed
+#   make_env DIR PYTHON fills DIR with this project, its notebooks and its pinned tools; instant when nothing changed
 #   find_browser        prints the command of a browser that needs no window, or nothing; installs it where $CI is set
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
@@ -54,7 +54,7 @@ print(sys.version, *(found[name] for name in ("build-system", "project", "depend
     # pip has read dependency groups itself only since 25.1; Python 3.11 comes with an older one.
     "$dir/bin/python" -c 'import tomllib
 print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' >"$dir/requirements.txt"
-    "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[plots]' \
+    "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]' \
         --requirement "$dir/requirements.txt" || return
     echo "$wanted" >"$dir/.burn-xla"
 }
