@@ -50,11 +50,19 @@ class Compiled:
     def run(self, *inputs: Any, **named: Any) -> Results:
         """The results by name."""
         with jax.enable_x64(True):
-            bound = self.function.bind(*inputs, **named)
-            arguments = {n: a for n, a in bound.items() if n in self._moving or not self.function._is_fixed(n)}
-            if late := named.keys() & (bound.keys() - arguments.keys()):
-                raise TypeError(f"{self.function.name}: {', '.join(sorted(late))} is built in; compile with moving=")
-            return self.stage(jax.device_put(arguments, self._sharding) if self._sharding else arguments)
+            return self.stage(self.placed(*inputs, **named))
+
+    def placed(self, *inputs: Any, **named: Any) -> dict[str, Any]:
+        """The arguments of a call where the code expects them; `stage` takes them as they are.
+
+        Raises:
+            TypeError: a slice start is given that is built in; and as in a call.
+        """
+        bound = self.function.bind(*inputs, **named)
+        arguments = {n: a for n, a in bound.items() if n in self._moving or not self.function._is_fixed(n)}
+        if late := named.keys() & (bound.keys() - arguments.keys()):
+            raise TypeError(f"{self.function.name}: {', '.join(sorted(late))} is built in; compile with moving=")
+        return jax.device_put(arguments, self._sharding) if self._sharding else arguments
 
     def hlo(self) -> str:
         """The optimized HLO."""

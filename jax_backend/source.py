@@ -13,7 +13,7 @@ from jax_backend.tensor_methods import snake_case
 
 _PLACE: Final = re.compile(r"([A-Z]\w*)\.(\d+)")
 _WIDE: Final = re.compile(r"\b(?:u?int64|float64|complex128)\b")
-_SHORT: Final = 48
+_SHORT: Final = 64
 """Letters of an expression that goes into another one instead of getting a name."""
 _INLINED: Final = 6
 """Equations of an inner function that stands where it is called."""

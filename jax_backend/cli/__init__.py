@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "inspect": Entry("jax_backend.cli.inspect", "Show what a recorded session holds, or draw it."),
     "diff": Entry("jax_backend.cli.diff", "Find the first operation that goes wrong."),
     "shrink": Entry("jax_backend.cli.shrink", "Cut a failing session to the smallest that fails."),
+    "profile": Entry("jax_backend.cli.profile", "Measure the programs of a session and their operations."),
+    "export": Entry("jax_backend.cli.export", "Write a program for a process that has jax alone."),
     "coverage": Entry("jax_backend.cli.coverage", "Count the operations that run and that are tested."),
     "doctor": Entry("jax_backend.cli.doctor", "Check this installation and say what mends it."),
     "demo": Entry("jax_backend.cli.demo", "Learn handwritten digits; search sentences by meaning."),
