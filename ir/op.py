@@ -218,6 +218,8 @@ def show_value(value: Any) -> str:
         return f"[{', '.join(map(show_value, cast('tuple[Any, ...]', value)))}]"
     if isinstance(value, ScalarIr):
         return repr(value.value)
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
     return value.value if isinstance(value, Enum) else str(value)
 
 

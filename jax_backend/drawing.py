@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final, NamedTuple
 
+from ir.meganeura.ops import kinds as meganeura_kinds
 from ir.op import Op
 from ir.registry import families_of
 
@@ -26,6 +27,18 @@ COLOURS: Final = {
     "input": "#ffffff",
 }
 """Fill by outer variant, dark text on it; `input` is a tensor that comes from outside."""
+
+_OF_MEGANEURA: Final = {
+    "leaf": "Base",
+    "indexing": "Base",
+    "elementwise": "Activation",
+    "reduce": "Float",
+    "linear": "Numeric",
+    "norm": "Distributed",
+    "attention": "Module",
+    "conv": "Module",
+}
+"""The fill of each family of Meganeura's kinds: that of what is most like it."""
 
 _HEIGHT, _ROW, _GAP, _LETTER, _MARGIN = 34, 78, 18, 6.6, 20
 _DOT_TIMEOUT_S = 60
@@ -67,7 +80,10 @@ def nodes(ops: Sequence[Op]) -> list[Node]:
 
 
 def _group(op: Op) -> str:
-    family = families_of(type(op))[0]
+    kind = type(op)
+    if kind in meganeura_kinds().values():
+        return _OF_MEGANEURA[kind.__module__.rpartition(".")[2]]
+    family = families_of(kind)[0]
     return next((name for name in COLOURS if family.startswith(name)), "Custom")
 
 

@@ -1,11 +1,17 @@
-"""`burn-xla inspect`: what a recorded session holds. Imports no jax, unless it is to run the session for `--html`."""
+"""`burn-xla inspect`: what a recorded session or a Meganeura graph holds.
+
+Imports no jax, unless it is to run the session for `--html`.
+"""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
+from ir.meganeura.files import is_graph_file, load_graph
+from ir.op import Op
 from jax_backend.cli.text import size, table
 from jax_backend.inspection import Summary, operations, summarise
 
@@ -29,7 +35,13 @@ from jax_backend.inspection import Summary, operations, summarise
 def command(
     file: Path, as_json: bool, top: int, graph: Path | None, html: Path | None, device: str | None, max_ops: int
 ) -> None:
-    """Show the operations, tensors, bytes and shapes in FILE, a capture (.bxs) or JSON lines."""
+    """Show the operations, tensors, bytes and shapes in FILE.
+
+    FILE is a session, a capture (.bxs) or JSON lines, or a Meganeura graph, JSON or msgpack.
+    """
+    if is_graph_file(file):
+        show_graph(file, as_json=as_json, top=top, drawing=graph, html=html, max_ops=max_ops)
+        return
     if graph is not None:
         draw(file, graph, max_ops)
     if html is not None:
@@ -79,15 +91,42 @@ def draw(file: Path, target: Path, max_ops: int) -> None:
     """
     from ir.ops.control import Drop, Init
     from ir.wire.capture import read_messages
+
+    draw_ops([o.op for o in operations(read_messages(file)) if not isinstance(o.op, Init | Drop)], target, max_ops)
+
+
+def draw_ops(ops: Sequence[Op], target: Path, max_ops: int) -> None:
+    """Draw operations into a file.
+
+    Raises:
+        click.UsageError: the file's name ends in neither .svg nor .html.
+    """
     from jax_backend.drawing import html, svg
 
     writers = {".svg": svg, ".html": html}
     if target.suffix not in writers:
         raise click.UsageError(f"--graph: expected a name that ends in .svg or .html, got {target.name}")
-    ops = [o.op for o in operations(read_messages(file)) if not isinstance(o.op, Init | Drop)]
     target.write_text(writers[target.suffix](ops[:max_ops]), encoding="utf-8")
     left_out = f"; --max-ops draws more of the {len(ops)}" if len(ops) > max_ops else ""
     click.echo(f"{target}: {min(len(ops), max_ops)} operations{left_out}")
+
+
+def show_graph(file: Path, *, as_json: bool, top: int, drawing: Path | None, html: Path | None, max_ops: int) -> None:
+    """Show or draw a Meganeura graph.
+
+    Raises:
+        click.UsageError: `html` is given: a graph has no session to report.
+    """
+    from jax_backend.cli import inspect_graph
+
+    if html is not None:
+        raise click.UsageError("--html: expected a recorded session; of a graph, --graph draws the operations")
+    graph = load_graph(file)
+    if drawing is not None:
+        draw_ops(inspect_graph.live_ops(graph), drawing, max_ops)
+    else:
+        summary = inspect_graph.summarise(graph)
+        click.echo(msgspec.json.encode(summary).decode() if as_json else inspect_graph.report(summary, top))
 
 
 def write_page(file: Path, target: Path, device: str | None) -> None:

@@ -1,15 +1,18 @@
-"""`burn-xla run`: run a recorded session, print its reads, compare them with the recorded answers."""
+"""`burn-xla run`: run a recorded session, print its reads, compare them with the recorded answers; or run a graph."""
 
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
+from ir.meganeura import Compat
+from ir.meganeura.files import is_graph_file, load_graph
 from jax_backend.cli.text import plain
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SESSION_OPTIONS = ("check", "eager", "verify", "dump_hlo", "seed")
+GRAPH_OPTIONS = ("inputs", "weights", "compat", "save")
 SHOWN = 12
 """Elements of a tensor that are printed; JSON has them all."""
 
@@ -40,7 +45,13 @@ SHOWN = 12
 )
 @click.option("--seed", type=int, default=None, help="Of the random state; default: drawn.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write compiled programs on disk.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=FILE.npy", help="Of a graph: an input or a parameter.")
+@click.option("--weights", type=click.Path(exists=True, path_type=Path), help="Of a graph: parameters, as safetensors.")
+@click.option("--compat", type=click.Choice(["0.2"]), help="Of a graph: what Meganeura 0.2 does where it errs.")
+@click.option("--save", type=click.Path(file_okay=False, path_type=Path), help="Of a graph: write output0.npy there.")
+@click.pass_context
 def command(
+    context: click.Context,
     file: Path,
     device: str | None,
     check: bool,
@@ -51,8 +62,17 @@ def command(
     precision: str,
     seed: int | None,
     no_cache: bool,
+    inputs: tuple[str, ...],
+    weights: Path | None,
+    compat: Compat,
+    save: Path | None,
 ) -> None:
-    """Run FILE, a capture (.bxs) or JSON lines, and print what it reads."""
+    """Run FILE and print what it reads, or gives.
+
+    FILE is a session, a capture (.bxs) or JSON lines, or a Meganeura graph, JSON or msgpack, which runs once.
+    """
+    is_graph = is_graph_file(file)
+    refuse_options(context, SESSION_OPTIONS if is_graph else GRAPH_OPTIONS, "session" if is_graph else "graph")
     from jax_backend import devices, disk_cache
 
     devices.prepare(device or "")
@@ -64,7 +84,14 @@ def command(
     from jax_backend.recorder import Recorder
 
     chosen = devices.find_device(device) if device else None
-    cache = ProgramCache(precision=jax.lax.Precision[precision.upper()], store=store)
+    products = jax.lax.Precision[precision.upper()]
+    if is_graph:
+        from jax_backend.cli.run_graph import GraphOptions, run_graph_file
+
+        options = GraphOptions(inputs, weights, compat, save)
+        run_graph_file(load_graph(file), options, chosen, products, store, as_json=as_json)
+        return
+    cache = ProgramCache(precision=products, store=store)
     recorder = Recorder(chosen, cache=cache, eager=eager, verify=Level(verify), name=file.name, seed=seed)
     outcomes, summary = run(file, recorder, check=check, on_outcome=None if as_json else show)
     if dump_hlo is not None:
@@ -72,6 +99,18 @@ def command(
     click.echo(as_json_text(outcomes, summary) if as_json else summary_text(outcomes, summary, check=check))
     if summary["bad"]:
         sys.exit(1)
+
+
+def refuse_options(context: click.Context, names: Sequence[str], owner: str) -> None:
+    """Refuse options that mean nothing for this file.
+
+    Raises:
+        click.UsageError: one of `names` is given; they are for a file that holds `owner`.
+    """
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + ("input" if name == "inputs" else name.replace("_", "-"))
+            raise click.UsageError(f"{option}: expected a file that holds a {owner}")
 
 
 def run(
