@@ -121,8 +121,11 @@ class Parameters:
 
     def linear(self, x: int, name: str, size_in: int, size_out: int, *, bias: bool = True) -> int:
         """A linear layer: x (rows, in) `name`.weight + `name`.bias -> (rows, out)."""
-        product = self.graph.matmul(x, self.matrix(f"{name}.weight", size_in, size_out))
-        return self.graph.bias_add(product, self.declare(f"{name}.bias", (size_out,))) if bias else product
+        weight = self.matrix(f"{name}.weight", size_in, size_out)
+        if not bias:
+            return self.graph.matmul(x, weight)
+        shift = self.declare(f"{name}.bias", (size_out,))
+        return self.graph.bias_add(self.graph.matmul(x, weight), shift)
 
     def layer_norm(self, x: int, name: str, size: int, eps: float) -> int:
         """Layer norm of x (rows, size) with `name`.weight and `name`.bias."""

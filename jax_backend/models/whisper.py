@@ -77,7 +77,7 @@ class _Whisper:
         for layer in range(config.encoder_layers):
             name = f"model.encoder.layers.{layer}"
             h = self._norm(x, f"{name}.self_attn_layer_norm")
-            q, k, v = (self._projected(h, f"{name}.self_attn", part) for part in "qkv")
+            q, k, v = self._projected(h, h, f"{name}.self_attn")
             heads = graph.full_attention(q, k, v, *self._heads(config.encoder_attention_heads))
             x = graph.add(x, self.parameters.linear(heads, f"{name}.self_attn.out_proj", size, size))
             x = self._feed_forward(x, name, config.encoder_ffn_dim)
@@ -93,11 +93,11 @@ class _Whisper:
         for layer in range(config.decoder_layers):
             name = f"model.decoder.layers.{layer}"
             h = self._norm(x, f"{name}.self_attn_layer_norm")
-            q, k, v = (self._projected(h, f"{name}.self_attn", part) for part in "qkv")
+            q, k, v = self._projected(h, h, f"{name}.self_attn")
             found = graph.causal_attention(q, k, v, *heads)
             x = graph.add(x, self.parameters.linear(found, f"{name}.self_attn.out_proj", size, size))
-            q = self._projected(self._norm(x, f"{name}.encoder_attn_layer_norm"), f"{name}.encoder_attn", "q")
-            k, v = (self._projected(states, f"{name}.encoder_attn", part) for part in "kv")
+            h = self._norm(x, f"{name}.encoder_attn_layer_norm")
+            q, k, v = self._projected(h, states, f"{name}.encoder_attn")
             found = graph.cross_attention(q, k, v, *heads)
             x = graph.add(x, self.parameters.linear(found, f"{name}.encoder_attn.out_proj", size, size))
             x = self._feed_forward(x, name, config.decoder_ffn_dim)
@@ -107,18 +107,23 @@ class _Whisper:
         """A convolution over time, of three frames, as one of height `length` and width 1."""
         graph, size = self.graph, self.config.d_model
         weight = self.parameters.declare(f"{name}.weight", (size * channels * 3,), flat(f"{name}.weight"))
-        x = graph.conv2d_hw(x, weight, 1, channels, length, 1, size, 3, 1, stride, 1, 0)
         full = per_channel(f"{name}.bias", 1, out_length)
         bias = self.parameters.declare(f"{name}.fused_bias", (size * out_length,), full)
+        x = graph.conv2d_hw(x, weight, 1, channels, length, 1, size, 3, 1, stride, 1, 0)
         return self._activated(graph.add(x, bias))
 
     def _positions(self, name: str, seq_len: int) -> int:
         weight = f"{name}.embed_positions.weight"
         return self.parameters.declare(weight, (seq_len, self.config.d_model), first_rows(weight, seq_len))
 
-    def _projected(self, x: int, name: str, part: str) -> int:
-        size = self.config.d_model
-        return self.parameters.linear(x, f"{name}.{part}_proj", size, size, bias=part != "k")
+    def _projected(self, x: int, others: int, name: str) -> tuple[int, int, int]:
+        """Queries of x, keys and values of others; the keys have no bias."""
+        graph, size = self.graph, self.config.d_model
+        matrices = [self.parameters.matrix(f"{name}.{part}_proj.weight", size, size) for part in "qkv"]
+        q_bias, v_bias = (self.parameters.declare(f"{name}.{part}_proj.bias", (size,)) for part in "qv")
+        q = graph.bias_add(graph.matmul(x, matrices[0]), q_bias)
+        k = graph.matmul(others, matrices[1])
+        return q, k, graph.bias_add(graph.matmul(others, matrices[2]), v_bias)
 
     def _feed_forward(self, x: int, name: str, inner: int) -> int:
         size = self.config.d_model
