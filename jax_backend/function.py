@@ -22,6 +22,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ir.errors import DTypeError, ShapeError, StreamError
 from jax_backend.compiled import Compiled, Cost
+from jax_backend.optimize_report import OptimizeReport
+from jax_backend.optimize_report import report as optimized
 from jax_backend.source import identifier, module_source
 from jax_backend.source_rules import literal
 from jax_backend.types import Array, Device
@@ -376,6 +378,10 @@ class Function:
     def cost(self, device: Device | None = None) -> Cost:
         """Operations, bytes and memory of one call on `device`, as XLA counts them."""
         return self.compile(device).cost()
+
+    def optimize_report(self, device: Device | None = None) -> OptimizeReport:
+        """What XLA makes of the recorded operations on `device`; printed, it is a page of text."""
+        return optimized(self.name, self._form.labels, self.stablehlo(), self.compile(device))
 
     def stablehlo(self) -> str:
         """The function as StableHLO text: what jax hands to XLA."""

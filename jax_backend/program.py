@@ -11,6 +11,7 @@ from: `Program(graph, bindings)` takes any operations that have a lowering.
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -42,7 +43,8 @@ from jax_backend.executable import abstract_value
 from jax_backend.function import Form, Function
 from jax_backend.interpreter import run_graph
 from jax_backend.ops._shared import precision as products_in
-from jax_backend.types import Array
+from jax_backend.optimize_report import OptimizeReport, repeated, unused
+from jax_backend.types import Array, Device
 from jax_backend.values import SEED, Results, Value, seed_words
 
 if TYPE_CHECKING:
@@ -164,6 +166,11 @@ class Program(Function):
     def ops(self) -> tuple[Op, ...]:
         """The operations in order, with the recorded ids, scalars and slice starts."""
         return bound_ops(self.graph, self.bindings)
+
+    def optimize_report(self, device: Device | None = None) -> OptimizeReport:
+        """What XLA makes of the recorded operations on `device`, and which of them are there for nothing."""
+        made = super().optimize_report(device)
+        return replace(made, unused=unused(self.graph), repeated=repeated(self.ops))
 
     def name_of(self, id: int) -> str:
         """What a tensor of the recording is called here."""

@@ -279,6 +279,42 @@ def test_stablehlo_is_the_program() -> None:
     assert "tensor<2x3xf32>" in text
 
 
+def test_the_report_says_what_became_of_each_operation() -> None:
+    x, y = tensor(0, (64, 64), F32), tensor(1, (64, 64), F32)
+    a, b, c, d, e = (tensor(n, (64, 64), F32) for n in range(2, 7))
+    flat, idle = tensor(7, (4096,), F32), tensor(8, (64, 64), F32)
+    ops = [
+        ir.Matmul(x, y, a),
+        ir.Exp(a, b),
+        ir.AddScalar(b, scalar(1), c),
+        ir.Exp(a, d),
+        ir.Mul(c, d, e),
+        ir.Reshape(e, flat),
+        ir.Neg(x, idle),
+    ]
+    program = Program.from_ops(ops, [7])
+    report = program.optimize_report()
+    assert report.unused == (6,)
+    assert report.repeated == ((3, 1),)
+    assert set(report.gone) >= {5, 6}
+    assert {place for i in report.instructions for place in i.ops} == {0, 1, 2, 4} | ({3} - set(report.gone))
+    assert len(report.fusions) >= 1
+    assert report.cost.flops >= 2 * 64**3
+    text = str(report)
+    assert text.startswith("program: 7 operations, ")
+    assert "lead to no output: Neg.6" in text
+    assert "Exp.3 computes what Exp.1 does" in text
+    assert program.grad(jnp.sum).optimize_report().instructions
+
+
+def test_what_repeats_because_its_operand_does_is_repeated_too() -> None:
+    from jax_backend.optimize_report import repeated
+
+    x, (a, b, c, d) = tensor(0, (2,), F32), (tensor(n, (2,), F32) for n in range(1, 5))
+    ops = [ir.Exp(x, a), ir.Exp(x, b), ir.Neg(a, c), ir.Neg(b, d), ir.AddScalar(d, scalar(1), tensor(5, (2,), F32))]
+    assert repeated([*ops, ir.AddScalar(d, scalar(2), tensor(6, (2,), F32))]) == ((1, 0), (3, 2))
+
+
 RELOAD = """
 import sys
 from jax import export
