@@ -24,7 +24,9 @@ from ir.op import Op
 
 _ESCAPES: Final = {"\t": "\\t", "\r": "\\r", "\n": "\\n", '"': '\\"', "\\": "\\\\", "\0": "\\0"}
 _UNESCAPED: Final = {escape[1]: char for char, escape in _ESCAPES.items()} | {"'": "'"}
-_NODE: Final = re.compile(r"%(\d+) = (\w+)(?: \{ (.*) \})?\(([%\d, ]*)\) : (\w+)<\[([\d, ]*)\]>")
+_NODE: Final = re.compile(
+    r"%(\d+) = (\w+)(?: \{ (.*) \})?\(((?:%\d+(?:, |(?=\))))*)\) : (\w+)<\[((?:\d+(?:, |(?=\])))*)\]>"
+)
 _ATTRIBUTE: Final = re.compile(r'(\w+): ("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^,"\[\]]+)(?:, |$)')
 _ESCAPE: Final = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))")
 

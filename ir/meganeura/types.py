@@ -6,7 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ir.dtype import Dim, PlainDType, StrEnum
+from ir.dtype import PlainDType, StrEnum
 from ir.meganeura.ops.records import USize
 from ir.tensor import TensorIr
 
@@ -38,7 +38,7 @@ class TensorType(Struct, frozen=True, forbid_unknown_fields=True):
     ('F32<[4, 128]>', 100352)
     """
 
-    shape: tuple[Dim, ...]
+    shape: tuple[USize, ...]
     dtype: DType
 
     @classmethod

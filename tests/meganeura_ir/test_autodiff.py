@@ -164,6 +164,14 @@ def test_a_gradient_kind_in_the_forward_graph_is_refused_and_ends_the_flow_in_me
     assert made.ty(made.outputs()[1]).shape == (1,)
 
 
+def test_the_mean_of_nothing_has_a_gradient_of_nothing() -> None:
+    g = Graph()
+    g.set_outputs([g.mean_all(g.parameter("x", [0, 3]))])
+    for compat in (None, "0.2"):
+        made = differentiate(g, compat=compat)
+        assert made.ty(made.outputs()[1]).shape == (0, 3)
+
+
 def test_a_loss_is_one_element_of_a_graph_with_outputs() -> None:
     g = Graph()
     x = g.parameter("x", [4])

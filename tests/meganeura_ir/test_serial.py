@@ -2,7 +2,10 @@
 
 import copy
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from random import Random
 from typing import Any
 
 import msgpack
@@ -10,7 +13,7 @@ import msgspec
 import pytest
 
 from ir.errors import IrError, StreamError, WireError
-from ir.meganeura import DerivedParam, Graph, kinds
+from ir.meganeura import DerivedParam, Graph, differentiate, kinds, optimize, program
 from ir.meganeura.node import attribute_fields, has_mark
 from ir.meganeura.ops.records import Mark
 from ir.op import Role, fields
@@ -183,6 +186,10 @@ def test_every_kind_is_held_to_the_dtypes_of_its_inputs(kind: str) -> None:
         (lambda g: g["nodes"][3].update(inputs=[9]), "nodes[3].Relu.inputs: node %9 does not exist; the graph has 4"),
         (lambda g: g["nodes"][3]["ty"].update(dtype="F16"), "nodes[3].ty.dtype: invalid enum value 'F16'"),
         (lambda g: g["nodes"][3]["ty"].update(shape=[2, -3]), "nodes[3].ty.shape[1]: expected `int` >= 0"),
+        (
+            lambda g: g["nodes"][3]["ty"].update(shape=[2**63]),
+            "nodes[3].ty.shape[0]: expected `int` <= 9223372036854775807",
+        ),
         (lambda g: g["nodes"][3].pop("ty"), "nodes[3]: object missing required field `ty`"),
         (lambda g: g["nodes"][3].update(color="red"), "nodes[3]: object contains unknown field `color`"),
         (lambda g: g["nodes"].append(7), "nodes[4]: expected `object`, got `int`"),
@@ -221,6 +228,28 @@ def test_bytes_that_are_no_msgpack_are_refused() -> None:
         Graph.from_msgpack(data + b"\0")
     with pytest.raises(WireError, match="graph: expected `object`, got `array`"):
         Graph.from_msgpack(msgspec.msgpack.encode([1, 2]))
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_damaged_files_are_refused_or_hold_a_graph_that_can_be_used(kind: str) -> None:
+    """Nothing but an `IrError` comes out of reading one, or of what is done with it then."""
+    rng, data, text = Random(kind), every_kind()[kind].to_msgpack(), str(every_kind()[kind])
+    for _ in range(40):
+        at, line = rng.randrange(len(data)), rng.randrange(len(text))
+        byte, char = bytes([rng.randrange(256)]), rng.choice('0 9%{}"[](),:.xé\\')
+        use(lambda damaged=data[:at] + byte + data[at + 1 :]: Graph.from_msgpack(damaged))
+        use(lambda damaged=text[:line] + char + text[line + 1 :]: Graph.parse(damaged))
+
+
+def use(read: Callable[[], Graph]) -> None:
+    try:
+        graph = read()
+    except IrError:
+        return
+    assert Graph.from_msgpack(graph.to_msgpack()) == graph
+    for step in (program, differentiate, optimize, Graph.toposort):
+        with suppress(IrError):
+            step(graph)
 
 
 def test_a_gradient_of_attention_may_come_before_its_forward_node_and_must_name_one() -> None:

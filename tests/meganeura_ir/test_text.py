@@ -121,6 +121,8 @@ def test_odd_names_numbers_and_deleted_nodes_come_back() -> None:
         ('%0 = Input { name: "x" }() : F32<[1]>\noutputs: %1\n', "node %1 does not exist"),
         ('%1 = Input { name: "x" }() : F32<[1]>\noutputs: \n', "nodes[0].id: expected 0"),
         ('%0 = Inputs { name: "x" }() : F32<[1]>\noutputs: \n', "nodes[0].op: unknown operation 'Inputs'"),
+        ('%0 = Input { name: "x" }() : F32<[1 2]>\noutputs: \n', "line 1: expected `%id = Op"),
+        ("%0 = Relu(%0 %0) : F32<[1]>\noutputs: \n", "line 1: expected `%id = Op"),
         ("%0 = Relu(%0, %0) : F32<[1]>\noutputs: \n", "nodes[0].Relu.inputs: expected 1 (x), got 2"),
     ],
 )

@@ -4,7 +4,7 @@ import math
 from typing import Final
 
 from ir.errors import ShapeError
-from ir.meganeura.autodiff.tape import Tape, gradient, node_of, stop, type_of
+from ir.meganeura.autodiff.tape import Tape, gradient, node_of, share, stop, type_of
 from ir.meganeura.node import rounded
 from ir.meganeura.ops import elementwise, leaf, linear, norm, reduce
 from ir.meganeura.ops.records import Binary, Unary
@@ -223,12 +223,12 @@ def sum_all(t: Tape, op: Unary, g: NodeId) -> None:
 @gradient(reduce.MeanAll)
 def mean_all(t: Tape, op: Unary, g: NodeId) -> None:
     """G / N everywhere."""
-    t.give(op.x, t.spread(_share(t, g, type_of(op.x).num_elements()), op.x))
+    t.give(op.x, t.spread(_shared(t, g, type_of(op.x).num_elements()), op.x))
 
 
-def _share(t: Tape, g: NodeId, count: int) -> NodeId:
+def _shared(t: Tape, g: NodeId, count: int) -> NodeId:
     """G [1] / count."""
-    return t.graph.mul(g, t.graph.full(1 / count, t.graph.ty(g).shape))
+    return t.graph.mul(g, t.graph.full(share(count), t.graph.ty(g).shape))
 
 
 @gradient(reduce.SumRows)
@@ -248,17 +248,17 @@ def softmax(t: Tape, op: Unary, g: NodeId) -> None:
 @gradient(reduce.LogSoftmax)
 def log_softmax(t: Tape, op: Unary, g: NodeId) -> None:
     """G - softmax(x) sum of g over the row."""
-    share = t.graph.softmax(node_of(op.x))
-    t.give(op.x, t.minus(g, t.graph.mul(share, t.row_sums(g))))
+    y = t.graph.softmax(node_of(op.x))
+    t.give(op.x, t.minus(g, t.graph.mul(y, t.row_sums(g))))
 
 
 @gradient(reduce.CrossEntropyLoss)
 def cross_entropy_loss(t: Tape, op: reduce.CrossEntropyLoss, g: NodeId) -> None:
     """G / B (softmax(logits) sum of labels over the row - labels); labels get none."""
     labels = node_of(op.labels)
-    share = t.graph.mul(t.graph.softmax(node_of(op.logits)), t.row_sums(labels))
-    scale = t.spread(_share(t, g, op.logits.shape.dims[0]), op.logits)
-    t.give(op.logits, t.graph.mul(t.minus(share, labels), scale))
+    weighed = t.graph.mul(t.graph.softmax(node_of(op.logits)), t.row_sums(labels))
+    scale = t.spread(_shared(t, g, op.logits.shape.dims[0]), op.logits)
+    t.give(op.logits, t.graph.mul(t.minus(weighed, labels), scale))
 
 
 @gradient(reduce.BceLoss)
@@ -275,4 +275,4 @@ def bce_loss(t: Tape, op: reduce.BceLoss, g: NodeId) -> None:
     safe = t.graph.add(t.graph.mul(inside, p), outside)
     slope = t.graph.recip(t.graph.mul(safe, t.minus(one, safe)))
     made = t.graph.mul(t.graph.mul(t.minus(p, node_of(op.labels)), slope), inside)
-    t.give(op.pred, t.graph.mul(made, t.spread(_share(t, g, type_of(op.pred).num_elements()), op.pred)))
+    t.give(op.pred, t.graph.mul(made, t.spread(_shared(t, g, type_of(op.pred).num_elements()), op.pred)))

@@ -18,7 +18,7 @@ Source: meganeura 0.2 `autodiff.rs`, node for node.
 
 from typing import Final
 
-from ir.meganeura.autodiff.tape import Tape, gradient, node_of, refuse, stop, type_of
+from ir.meganeura.autodiff.tape import Tape, gradient, node_of, refuse, share, stop, type_of
 from ir.meganeura.ops import attention as attn
 from ir.meganeura.ops import conv, elementwise, indexing, norm, reduce
 from ir.meganeura.ops.records import Unary
@@ -63,14 +63,14 @@ def sum_all(t: Tape, op: Unary, g: NodeId) -> None:
 @gradient(reduce.MeanAll, compat=RELEASE)
 def mean_all(t: Tape, op: Unary, g: NodeId) -> None:
     """1 / N everywhere."""
-    t.give(op.x, t.full(1 / type_of(op.x).num_elements(), op.x))
+    t.give(op.x, t.full(share(type_of(op.x).num_elements()), op.x))
 
 
 @gradient(reduce.CrossEntropyLoss, compat=RELEASE)
 def cross_entropy_loss(t: Tape, op: reduce.CrossEntropyLoss, g: NodeId) -> None:
     """(softmax(logits) - labels) / B."""
     difference = t.minus(t.graph.softmax(node_of(op.logits)), node_of(op.labels))
-    t.give(op.logits, t.graph.mul(difference, t.full(1 / op.logits.shape.dims[0], op.logits)))
+    t.give(op.logits, t.graph.mul(difference, t.full(share(op.logits.shape.dims[0]), op.logits)))
 
 
 @gradient(reduce.BceLoss, compat=RELEASE)
@@ -80,8 +80,8 @@ def bce_loss(t: Tape, op: reduce.BceLoss, g: NodeId) -> None:
     difference = t.minus(p, node_of(op.labels))
     rest = t.minus(t.full(1.0, op.pred), p)
     slope = t.graph.recip(t.graph.mul(p, rest))
-    share = t.full(1 / type_of(op.pred).num_elements(), op.pred)
-    t.give(op.pred, t.graph.mul(t.graph.mul(difference, slope), share))
+    scale = t.full(share(type_of(op.pred).num_elements()), op.pred)
+    t.give(op.pred, t.graph.mul(t.graph.mul(difference, slope), scale))
 
 
 @gradient(reduce.Softmax, compat=RELEASE)

@@ -101,6 +101,11 @@ class Tape:
         return self.graph.matmul(rows_sum, self.graph.full(1.0, [1, self.graph.ty(x).shape[1]]))
 
 
+def share(count: int) -> float:
+    """1 / count; infinite for 0, as the mean of nothing is."""
+    return 1 / count if count else float("inf")
+
+
 def node_of(tensor: TensorIr) -> NodeId:
     """The node that makes an operand."""
     return tensor.id.value

@@ -29,8 +29,8 @@ NodeRef = Annotated[TensorIr, Role.IN, Mark.NODE_REF]
 Index = Annotated[TensorIr, Role.IN, Mark.INDEX]
 OptIndex = Annotated[TensorIr | None, Role.OPT_IN, Mark.INDEX]
 U32Value = Annotated[int, Meta(ge=0, le=2**32 - 1)]
-# msgspec bounds integers by i64 constants only.
-USize = Annotated[int, Meta(ge=0)]
+# A usize goes further, but msgspec bounds integers by i64 constants only, and nothing has so many elements.
+USize = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 F32Value: TypeAlias = float
 """A number that an f32 holds exactly; the builder and the loader round to it."""
 
