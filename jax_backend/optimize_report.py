@@ -33,7 +33,7 @@ class OptimizeReport:
     """What became of the operations of a function.
 
     `instructions` run one by one; the operations in `gone` have none, since they only change how others' results are
-    looked at. `unused` lead to no output; `repeated` are pairs of an operation and an earlier one that computes the same.
+    looked at. `unused` lead to no output; `repeated` are pairs of an operation and an earlier one that does the same.
     """
 
     name: str

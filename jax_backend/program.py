@@ -21,6 +21,9 @@ import numpy as np
 
 from ir.dtype import BF16, F16
 from ir.errors import StreamError
+from ir.meganeura.core import GraphCore
+from ir.meganeura.program import program as graph_program
+from ir.meganeura.types import Compat
 from ir.op import Op, ScalarSlot, scalar_slots, values
 from ir.scalar import ScalarIr, scalar
 from ir.stream import (
@@ -64,6 +67,7 @@ class Program(Function):
         order: ids of the inputs that come first, in this order; the others follow in the order of their first use.
         data: what inputs held, by id; inputs that are not there have to be given at a call.
         names: of tensors, by id.
+        results: names of the outputs in order; by default those of their tensors.
         seed: of the random state, where a call gives none; or its four words.
         custom_ops: what `Custom` may run; by default the ids that Burn itself sends.
         precision: of f32 products and convolutions.
@@ -78,6 +82,7 @@ class Program(Function):
         order: Sequence[int] = (),
         data: Mapping[int, Any] | None = None,
         names: Mapping[int, str] | None = None,
+        results: Sequence[str] = (),
         seed: int | np.ndarray = 0,
         custom_ops: CustomOpRegistry | None = None,
         precision: jax.lax.Precision = jax.lax.Precision.HIGHEST,
@@ -88,6 +93,7 @@ class Program(Function):
         self.custom_ops: Final = custom_ops or default_custom_ops()
         self.precision: Final = precision
         self._names = {n: _named(id, names or {}) for n, id in enumerate(bindings.ids)}
+        self._results = tuple(results) or tuple(self._names[n] for n in graph.outputs)
         parameters = list(_parameters(graph, bindings))
         tensors = graph.tensors()
         place = {id: n for n, id in enumerate(order)}
@@ -97,6 +103,9 @@ class Program(Function):
         recorded[SEED] = seed_words(seed) if isinstance(seed, int) else seed
         by_name = {self._names[n]: bindings.ids[n] for n in graph.inputs}
         random = [Value(SEED, (4,), np.dtype(np.uint32), "seed")] if graph.num_random else []
+        taken = [v.name for v in (*inputs, *(v for v, _ in parameters))]
+        if twice := {n for n in taken if taken.count(n) > 1}:
+            raise StreamError(f"{name}: expected one input of each name, got several called {', '.join(sorted(twice))}")
         super().__init__(
             self._run,
             [*inputs, *(v for v, _ in parameters), *random],
@@ -147,6 +156,31 @@ class Program(Function):
         return recording.program(spans[segment])
 
     @classmethod
+    def of_graph(cls, graph: GraphCore, compat: Compat = None, *, data: Mapping[str, Any] | None = None) -> "Program":
+        """The program of a Meganeura graph: its leaves by name come in, in node order.
+
+        Results are named `output0` and so on, in the graph's order; a cache that the graph writes is an input, and its
+        new value the result `new_<name>`, as `scan` wants it.
+
+        Args:
+            graph: the graph.
+            compat: which meaning its operations have.
+            data: what leaves hold, by name; others have to be given at a call.
+
+        Raises:
+            StreamError: two leaves have one name.
+        """
+        made = graph_program(graph, compat)
+        relative = made.relative()
+        leaves = dict(enumerate(leaf.name for leaf in made.leaves))
+        by_node = {leaf.out.id.value: leaf.name for leaf in made.leaves}
+        written = [by_node[node] for node, _ in made.states]
+        results = [*(f"output{n}" for n in range(len(made.outputs))), *(f"new_{name}" for name in written)]
+        known = {n: data[name] for n, name in leaves.items() if data and name in data}
+        bindings = Bindings(list(range(relative.num_values)), [], ())
+        return cls(relative, bindings, data=known, names=leaves, results=results, order=relative.inputs, name="graph")
+
+    @classmethod
     def of_call(cls, call: "Call", **options: Any) -> "Program":
         """The program that a recorder is about to run, with its arguments: what `Recorder(watch=..)` sees.
 
@@ -188,7 +222,7 @@ class Program(Function):
         key = jnp.asarray(arguments[SEED]) if SEED in arguments else None
         with products_in(self.precision):
             results = run_graph(self.graph, inputs, scalars, starts, key, self.custom_ops)
-        return dict(zip([self._names[n] for n in self.graph.outputs], results, strict=True))
+        return dict(zip(self._results, results, strict=True))
 
 
 class _Labels(Mapping[int, str]):

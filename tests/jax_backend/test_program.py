@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec
 import ir
 from ir import F16, F32, I32, U8, scalar, tensor
 from ir.errors import DTypeError, ShapeError, StreamError
+from ir.meganeura import Graph
 from ir.slices import SliceRange
 from ir.stream import relativise
 from jax_backend.interpreter import OperationError
@@ -132,6 +133,35 @@ def test_a_failing_operation_is_named() -> None:
     program = Program.from_ops([ir.Custom("nothing", (x,), (y,), ())])
     with pytest.raises(OperationError, match=r"op 1 of 1: Custom\(.*no handler for 'nothing'"):
         program(np.zeros(1, np.uint8))
+
+
+def test_a_meganeura_graph_is_a_program() -> None:
+    graph = Graph()
+    x, w = graph.input("x", (2, 3)), graph.parameter("w", (3, 2))
+    cache, place = graph.parameter("cache", (4, 2)), graph.input_u32("place", (1,))
+    hidden = graph.relu(graph.matmul(x, w))
+    graph.set_outputs([graph.tanh(hidden)])
+    program = Program.of_graph(graph, data={"w": W})
+    assert list(map(str, program.inputs)) == ["x float32[2,3]", "w float32[3,2]"]
+    np.testing.assert_allclose(program(X), np.tanh(np.maximum(X @ W, 0)), rtol=1e-6)
+    gradient = program.grad(jnp.sum, wrt="x")(X)
+    slope = (X @ W > 0) * (1 - np.tanh(np.maximum(X @ W, 0)) ** 2)
+    np.testing.assert_allclose(gradient, slope @ W.T, rtol=1e-5, atol=1e-6)
+    row = graph.matmul(graph.input("one", (1, 3)), w)
+    graph.set_outputs([graph.cache_write(row, cache, place)])
+    writing = Program.of_graph(graph, data={"w": W, "cache": np.zeros((4, 2), np.float32)})
+    assert [v.name for v in writing.outputs] == ["output0", "new_cache"]
+    filled = writing.scan(3, {"cache": "new_cache"}, over=["one", "place"])
+    rows = np.stack([X[:1], 2 * X[:1], 3 * X[:1]])
+    results = filled.run(one=rows, place=np.array([[0], [2], [3]], np.uint32))
+    want = np.outer([1, 0, 2, 3], X[0] @ W)
+    np.testing.assert_allclose(results["new_cache"], want, rtol=1e-6)
+
+
+def test_two_inputs_cannot_have_one_name() -> None:
+    x, y, z = (tensor(n, (3,), F32) for n in range(3))
+    with pytest.raises(StreamError, match="expected one input of each name, got several called x"):
+        Program.from_ops([ir.Add(x, y, z)], names={0: "x", 1: "x"})
 
 
 # ---- parameters
