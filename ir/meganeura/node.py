@@ -44,7 +44,7 @@ def attribute_fields(kind: type[Op]) -> tuple[Field, ...]:
 
 
 @cache
-def attributes_type(kind: type[Op], *, array_like: bool = False) -> type[Struct]:
+def attributes_type(kind: type[Op]) -> type[Struct]:
     """A record of the attributes of `kind` as a node writes them: node ids for nodes, a list for the data."""
 
     def written(field: Field) -> Any:
@@ -57,7 +57,6 @@ def attributes_type(kind: type[Op], *, array_like: bool = False) -> type[Struct]
         [(f.path, written(f)) for f in attribute_fields(kind)],
         frozen=True,
         forbid_unknown_fields=True,
-        array_like=array_like,
     )
 
 

@@ -6,13 +6,13 @@ By default a gradient is what calculus says it is, at a kink the side of 0, at t
 
 from ir.errors import ShapeError, StreamError
 from ir.meganeura.autodiff import dense, image, release_0_2, sequence
-from ir.meganeura.autodiff.tape import Tape, rule_of
+from ir.meganeura.autodiff.tape import Tape, differentiable, rule_of
 from ir.meganeura.graph import Graph
 from ir.meganeura.ops.leaf import Parameter
 from ir.meganeura.program import in_order
 from ir.meganeura.types import Compat, NodeId
 
-__all__ = ["dense", "differentiate", "image", "release_0_2", "sequence"]
+__all__ = ["dense", "differentiable", "differentiate", "image", "release_0_2", "sequence"]
 
 
 def differentiate(forward: Graph, compat: Compat = None) -> Graph:

@@ -50,6 +50,13 @@ def rule_of(op: Op, compat: Compat) -> Rule:
     return rule
 
 
+def differentiable(compat: Compat = None) -> frozenset[type[Op]]:
+    """The kinds through which a gradient flows."""
+    kinds = {kind for kind, _ in _rules}
+    rules = {kind: _rules.get((kind, compat)) or _rules.get((kind, None)) for kind in kinds}
+    return frozenset(kind for kind, rule in rules.items() if rule not in (None, refuse, stop))
+
+
 def refuse(tape: "Tape", op: Op, grad: NodeId) -> None:
     """The rule of kinds that stand in no training graph.
 
