@@ -155,6 +155,11 @@ class Server:
         self._listener.join()
 
     @property
+    def is_running(self) -> bool:
+        """The process has not ended."""
+        return self._process.poll() is None
+
+    @property
     def url(self) -> str:
         """What clients connect to."""
         return next(event["url"] for event in self.events if event["event"] == "listening")
@@ -165,9 +170,16 @@ class Server:
         return [event for event in self.events if event["event"] == "compiled"]
 
     def metrics(self) -> dict[str, float]:
-        """The figures of `/metrics` that have no label, by name without the prefix."""
-        with urllib.request.urlopen(self.url.replace("ws://", "http://") + "/metrics") as page:
-            lines = page.read().decode().splitlines()
+        """The figures of `/metrics` that have no label, by name without the prefix.
+
+        Raises:
+            Failed: the server does not answer.
+        """
+        try:
+            with urllib.request.urlopen(self.url.replace("ws://", "http://") + "/metrics", timeout=60) as page:
+                lines = page.read().decode().splitlines()
+        except OSError as reason:
+            raise Failed(f"the server does not say how it is: {reason}") from reason
         pairs = (line.split() for line in lines if not line.startswith("#") and "{" not in line)
         return {name.removeprefix("burn_xla_"): float(value) for name, value in pairs}
 

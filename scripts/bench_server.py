@@ -146,7 +146,7 @@ class Bench:
 
     def steady_server(self) -> Server:
         """The one that all steady steps are measured with: one start, and each program compiled once."""
-        if self._steady is None:
+        if self._steady is None or not self._steady.is_running:
             trace = self._folder / "trace" if self.is_gpu else None
             self._steady = self._stack.enter_context(self.server(cache=self._cache / "server", trace=trace))
         return self._steady
