@@ -19,7 +19,7 @@ import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeAlias
 
 import msgspec
@@ -38,12 +38,18 @@ class OracleError(RuntimeError):
     """A cargo project did not build."""
 
 
-def build(project_dir: Path, *, features: Sequence[str] = (), release: bool = False) -> Path:
+def build(
+    project_dir: Path,
+    *,
+    features: Sequence[str] = (),
+    release: bool = False,
+    patches: Mapping[str, Path] = MappingProxyType({}),
+) -> Path:
     """Build a cargo project (again) and return its executable.
 
     All projects share what cargo makes, in `cargo/shared` of `cache_dir()`, since they use the same crates: the first
     build takes minutes, one without changes well under a second. `release` is for measuring; a debug build computes
-    the same numbers.
+    the same numbers. `patches` are folders to take crates from, by name, in place of the published ones.
 
     Raises:
         OracleError: cargo is missing or fails.
@@ -52,10 +58,12 @@ def build(project_dir: Path, *, features: Sequence[str] = (), release: bool = Fa
     package = tomllib.loads(manifest.read_text())["package"]["name"]
     target = cache_dir() / "cargo" / "shared"
     profile = "release" if release else "debug"
-    executable = target / "bin" / profile / "-".join([package, *features]).replace("/", "-")
+    executable = target / "bin" / profile / "-".join([package, *features, *patches]).replace("/", "-")
     executable.parent.mkdir(parents=True, exist_ok=True)
     command = ["cargo", "build", "--quiet", "--manifest-path", str(manifest), "--features", ",".join(features)]
     command += ["--release"] if release else []
+    for name, folder in patches.items():
+        command += ["--config", f"patch.crates-io.{name}.path='{folder}'"]
     # Whatever its features, cargo gives a program the same name: nobody else builds until it is out of the way.
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,7 +6,7 @@
 
 Requests and answers are described in `referee/src/main.rs`. A graph is msgpack bytes in serde's layout, on both sides.
 
-`python -m tests.meganeura.referee` writes `graphs/`: the graphs of the crate's own model builders.
+`python -m tests.meganeura.referee` writes `models/`: the graphs of the crate's own model builders.
 """
 
 import subprocess
@@ -18,9 +18,9 @@ from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 import msgspec
 import numpy as np
 
-from tests.burn.oracle import Answer, Oracle, build
+from tests.burn.oracle import Answer, Oracle
+from tests.meganeura import crate
 
-REFEREE: Final = Path(__file__).parent / "referee"
 DRIVERS: Final = (Path("/usr/share/vulkan/icd.d"), Path("/usr/local/share/vulkan/icd.d"), Path("/etc/vulkan/icd.d"))
 
 Pass: TypeAlias = Literal["Differentiate", "FuseGroupNormSilu", "Optimize", "Toposort"]
@@ -84,15 +84,19 @@ class State(NamedTuple):
 class Referee:
     """A process with Meganeura 0.2.
 
+    Args:
+        barriers: as for `crate.referee`.
+
     Raises:
         OracleError: cargo is missing or fails.
         RefereeError: there is no software Vulkan driver, or one that garbles what shaders are given.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, barriers: bool = True) -> None:
         environment = {"VK_DRIVER_FILES": str(driver()), "VK_ICD_FILENAMES": str(driver())}
         # llvmpipe reserves address space for each of its threads, so there is no limit that would say anything.
-        self._oracle = Oracle(build(REFEREE), memory_bytes=64 << 30, timeout_s=240, environment=environment)
+        executable = crate.referee(barriers=barriers)
+        self._oracle = Oracle(executable, memory_bytes=64 << 30, timeout_s=240, environment=environment)
         self._probe()
 
     def __enter__(self) -> Self:
@@ -109,8 +113,7 @@ class Referee:
         Raises:
             RefereeError: a pass panics; the text is Meganeura's.
         """
-        answer = self._ask({"graph": msgspec.Raw(graph), "passes": passes, "run": None}, "graph")
-        return msgspec.msgpack.encode(answer)
+        return self._ask({"graph": msgspec.Raw(graph), "passes": passes, "run": None}, "graph")
 
     def run(
         self, graph: bytes, parameters: Values, steps: Sequence[Step], *, passes: Sequence[Pass] = ()
@@ -169,7 +172,7 @@ def driver() -> Path:
 def dump(folder: Path) -> None:
     """Let the crate write the graphs of all its models into `folder`."""
     # Each Gelu makes Meganeura's `differentiate` print a line.
-    subprocess.run([str(build(REFEREE)), "dump", str(folder)], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run([str(crate.referee()), "dump", str(folder)], check=True, stderr=subprocess.DEVNULL)
 
 
 def _refusal(answer: Answer) -> str:
@@ -201,4 +204,4 @@ def _optimizer(optimizer: Sgd | Adam | None) -> Any:
 
 
 if __name__ == "__main__":
-    dump(Path(__file__).parent / "graphs")
+    dump(Path(__file__).parent / "models")

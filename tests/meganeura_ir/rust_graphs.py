@@ -1,4 +1,4 @@
-"""The graphs that the crate's own model builders and passes made: `tests/meganeura/graphs`."""
+"""The graphs that the crate's own model builders and passes made: `tests/meganeura/models`."""
 
 import gzip
 from functools import cache
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from ir.meganeura import Graph
 
-FOLDER = Path(__file__).parents[1] / "meganeura" / "graphs"
+FOLDER = Path(__file__).parents[1] / "meganeura" / "models"
 
 
-def contents() -> dict[str, bytes]:
+def contents(folder: Path = FOLDER) -> dict[str, bytes]:
     """Every file by its graph's name, uncompressed: JSON begins with `{`, the others are msgpack."""
     found: dict[str, bytes] = {}
-    for path in sorted(FOLDER.iterdir()):
+    for path in sorted(folder.iterdir()):
         name = path.name.partition(".")[0]
         found[name] = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return found

@@ -20,7 +20,7 @@
 //!
 //! | answer | meaning |
 //! |---|---|
-//! | `{"graph": graph}` | what the passes made |
+//! | `{"graph": bytes}` | what the passes made, as msgpack, structs as arrays |
 //! | `{"steps": [{"outputs": [bytes, ..], "parameters": {name: bytes}, "gradients": {name: bytes}}, ..]}` | after each step |
 //! | `{"panic": {"message", "location"}}` | Meganeura gave up |
 //! | `{"invalid": text}` | the request does not decode |
@@ -46,6 +46,7 @@ use std::sync::Mutex;
 use flate2::{Compression, GzBuilder};
 use meganeura::graph::Graph;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 
 use passes::Pass;
 use record::Record;
@@ -67,7 +68,7 @@ struct Request {
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    Graph(Record),
+    Graph(ByteBuf),
     Steps(Vec<State>),
     Panic(Panic),
     Invalid(String),
@@ -84,9 +85,14 @@ impl Request {
         let graph = passes::apply(Graph::from(self.graph), &self.passes);
         match self.run {
             Some(run) => Answer::Steps(run.on(&graph)),
-            None => Answer::Graph(Record::from(&graph)),
+            None => Answer::Graph(ByteBuf::from(packed(&Record::from(&graph)))),
         }
     }
+}
+
+/// A graph as msgpack, structs as arrays.
+fn packed(record: &Record) -> Vec<u8> {
+    rmp_serde::to_vec(record).expect("a graph in memory")
 }
 
 /// The result of `run`, or its panic.
@@ -101,14 +107,12 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Panic> {
 fn keep_panic(info: &panic::PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic without a text");
     let place = info.location().map_or(String::new(), ToString::to_string);
-    // Drop the folder of cargo's registry: the place shall read the same on every machine.
-    let place = match place.split_once("/registry/src/") {
-        Some((_, inside)) => inside.split_once('/').map_or(inside, |(_, path)| path),
-        None => &place,
-    };
+    // Keep the crate's folder and what is in it: the place shall read the same on every machine.
+    let source = place.rfind("/src/").unwrap_or(0);
+    let start = place[..source].rfind('/').map_or(0, |slash| slash + 1);
     *LAST_PANIC.lock().unwrap() = Some(Panic {
         message: message.to_owned(),
-        location: place.to_owned(),
+        location: place[start..].to_owned(),
     });
 }
 
@@ -149,10 +153,9 @@ fn dump(folder: &Path) -> io::Result<()> {
         if json.len() <= JSON_LIMIT {
             fs::write(folder.join(format!("{name}.json")), json + "\n")?;
         } else {
-            let packed = rmp_serde::to_vec(&record).map_err(io::Error::other)?;
             let file = fs::File::create(folder.join(format!("{name}.msgpack.gz")))?;
             let mut writer = GzBuilder::new().write(file, Compression::best());
-            writer.write_all(&packed)?;
+            writer.write_all(&packed(&record))?;
             writer.finish()?;
         }
     }
