@@ -59,4 +59,4 @@ def size(png: str) -> tuple[int, int]:
 
 def test_the_numbers_are_in_order() -> None:
     assert [path.stem[:2] for path in NOTEBOOKS] == [f"{n:02}" for n in range(1, len(NOTEBOOKS) + 1)]
-    assert len(NOTEBOOKS) >= 6
+    assert len(NOTEBOOKS) == 7
