@@ -8,6 +8,7 @@ program = tape.program(y)
 program(np.zeros((2, 3), np.float32))     # w has its recorded value unless it is given
 """
 
+import os
 from collections.abc import Sequence
 from itertools import count
 from types import TracebackType
@@ -27,7 +28,9 @@ from jax_backend.tensor import Tensor, TensorRecorder
 
 
 class ProgramRecorder(TensorRecorder):
-    """A recorder whose stream is kept and handed out as programs. A tensor that is read runs what it needs.
+    """A recorder whose stream is kept and handed out as programs.
+
+    A tensor that is read runs what it needs; it and its answer are part of what `save` writes.
 
     Args:
         seed: of the random state.
@@ -127,6 +130,11 @@ class ProgramRecorder(TensorRecorder):
         ids = [t.id for t in outputs] or None
         return self.recording.program(everything, ids, order=self._inputs, name=name, **options)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was recorded to a session file (`.bxs`), with every read and its answer."""
+        self.drop_unreachable()
+        self.recording.save(path)
+
 
 class ComputedRead:
     """A read of a tensor that is computed when it is asked for."""
@@ -141,6 +149,11 @@ class ComputedRead:
         Raises:
             IrError: an input that it depends on has no value.
         """
+        data = self._data()
+        self._recording.read(self._tensor, data)
+        return data
+
+    def _data(self) -> TensorData:
         id = self._tensor.id.value
         if id in self._recording.data:
             return self._recording.data[id]

@@ -147,6 +147,13 @@ class Recording:
         if not self.boundaries or self.boundaries[-1].place < len(self.ops):
             self.boundaries.append(Boundary(len(self.ops), reason))
 
+    def read(self, tensor: TensorIr, data: TensorData | None = None) -> None:
+        """A tensor is read, and `data` comes."""
+        answer = None if data is None else TensorResult(Ok=data)
+        kept = replace(tensor, status=READ_ONLY)
+        self.reads.append(Read(len(self.ops), len(self.reads) + 1, kept, answer))
+        self.cut("read")
+
     def end(self, id: int) -> None:
         """A tensor is not used any more."""
         self.ends[id] = len(self.ops)

@@ -111,11 +111,19 @@ def test_the_commands_of_the_readme_exist() -> None:
             assert os.access(ROOT / program, os.X_OK), program
 
 
-def test_the_program_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = blocks("python")
-    exec(compile(program, "README.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert [float(n) for n in re.findall(r"[\d.]+", printed)] == [0.5] * 4
+def test_the_programs_of_the_readme_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    printed: list[str] = []
+    for program in blocks("python"):
+        exec(compile(program, "README.md", "exec"), scope)
+        printed.append(capsys.readouterr().out)
+    tensors, function = printed
+    assert [float(n) for n in re.findall(r"[\d.]+", tensors)] == [0.5] * 4
+    assert "def program(x, w, op1_rhs=np.float32(0.5)):" in function
+    assert (tmp_path / "loss.jax").stat().st_size > 0
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/differences.md", "docs/rejected.md"])

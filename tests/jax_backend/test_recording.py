@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import ir
 from ir import F32, I32, operation, tensor
@@ -22,6 +23,7 @@ from ir.wire.messages import (
     Seed,
 )
 from jax_backend import Recorder, record
+from jax_backend.cli import cli
 from jax_backend.host import to_numpy
 from jax_backend.program import Program
 from jax_backend.recording import Recording
@@ -201,6 +203,20 @@ def test_a_tensor_can_be_read_while_recording() -> None:
         for tensor in (hole, hole + x):
             with pytest.raises(IrError, match=r"hole.* has no (recorded )?value"):
                 tensor.numpy()
+
+
+def test_what_was_read_while_recording_is_in_the_file(tmp_path: Path) -> None:
+    with record() as tape:
+        x = tape.from_numpy(np.arange(4, dtype=np.float32), name="x")
+        (x * 3).numpy()
+        (x + 1).sum().numpy()
+    tape.save(tmp_path / "tape.bxs")
+    recording = Recording.load(tmp_path / "tape.bxs")
+    assert [op.kind for op in recording.ops] == ["MulScalar", "AddScalar", "Sum"]
+    answers = [r.answer.Ok for r in recording.reads if r.answer is not None]
+    assert [to_numpy(a).tolist() for a in answers if isinstance(a, TensorData)] == [[0, 3, 6, 9], [10]]
+    assert [s.reason for s in recording.spans()] == ["read", "read"]
+    assert CliRunner().invoke(cli, ["run", "--check", str(tmp_path / "tape.bxs")]).exit_code == 0
 
 
 def test_two_tensors_cannot_have_one_name() -> None:
