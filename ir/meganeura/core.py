@@ -46,6 +46,9 @@ class GraphCore:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        return f"<Graph of {len(self._ops)} nodes, {len(self._outputs)} outputs>"
+
     def ops(self) -> tuple[Op, ...]:
         """The nodes as operations, in id order."""
         return tuple(self._ops)

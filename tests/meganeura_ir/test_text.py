@@ -70,6 +70,7 @@ def test_a_graph_prints_a_line_per_node_and_its_outputs() -> None:
 
 def test_an_empty_graph_prints_its_outputs() -> None:
     assert str(Graph()) == "outputs: \n"
+    assert repr(Graph()) == "<Graph of 0 nodes, 0 outputs>"
     assert Graph.parse("outputs: \n") == Graph()
 
 
