@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,10 @@ def inference(
         session.step()
         return jax.block_until_ready(session.output())
 
-    function = lambda: compiled(by_hand, parameters, *data)  # noqa: E731
-    return Case(what, units, prepare, function, run, lambda made: jax.block_until_ready(made(parameters, *data)))
+    def run_by_hand(made: Any) -> Any:
+        return jax.block_until_ready(made(parameters, *data))
+
+    return Case(what, units, prepare, partial(compiled, by_hand, parameters, *data), run, run_by_hand)
 
 
 def training(
@@ -172,9 +175,12 @@ def prefill(setup: Setup) -> Case:
     from jax_backend.models import decoder
 
     config, tokens = setup.decoder, np.arange(setup.seq, dtype=np.uint32)
-    what = f"SmolLM2-135M, prefill of {setup.seq}"
-    build = lambda: decoder.build_graph(config, setup.seq)  # noqa: E731
-    return inference(setup, what, setup.seq, build, {"token_ids": tokens}, lambda p, t: plain.decoder(p, config, t)[0])
+
+    def by_hand(parameters: Any, tokens: Any) -> Any:
+        return plain.decoder(parameters, config, tokens)[0]
+
+    what, build = f"SmolLM2-135M, prefill of {setup.seq}", partial(decoder.build_graph, config, setup.seq)
+    return inference(setup, what, setup.seq, build, {"token_ids": tokens}, by_hand)
 
 
 def decode(setup: Setup) -> Case:
@@ -187,7 +193,7 @@ def decode(setup: Setup) -> Case:
     from jax_backend.models.generation import likeliest
 
     config, count = setup.decoder, setup.new
-    build = lambda: decoder.build_decode_graph(config, setup.seq + count)  # noqa: E731
+    build = partial(decoder.build_decode_graph, config, setup.seq + count)
     parameters = values(build())
     shape = (setup.seq + count, config.num_key_value_heads, config.head_dim)
 
@@ -209,8 +215,11 @@ def decode(setup: Setup) -> Case:
     def prepare_by_hand() -> Any:
         caches = [(jnp.zeros(shape), jnp.zeros(shape)) for _ in range(config.num_hidden_layers)]
         one = jnp.ones((1,), jnp.uint32)
-        function = lambda p, c, t, n: plain.decode(p, config, c, t, n)  # noqa: E731
-        return [compiled(function, parameters, caches, one, one, donate=(1,)), caches]
+
+        def step(parameters: Any, caches: Any, token: Any, position: Any) -> Any:
+            return plain.decode(parameters, config, caches, token, position)
+
+        return [compiled(step, parameters, caches, one, one, donate=(1,)), caches]
 
     def run_by_hand(state: Any) -> Any:
         token = jnp.ones((1,), jnp.uint32)
@@ -220,7 +229,7 @@ def decode(setup: Setup) -> Case:
             made.append(token)
         return np.asarray(jax.block_until_ready(jnp.concatenate(made)))
 
-    return Case(f"the same, {count} tokens one by one", count, prepare, prepare_by_hand, run, run_by_hand)
+    return Case(f"SmolLM2-135M, {count} tokens one by one", count, prepare, prepare_by_hand, run, run_by_hand)
 
 
 def train(setup: Setup) -> Case:
@@ -231,10 +240,13 @@ def train(setup: Setup) -> Case:
     config, shape = setup.decoder, (setup.batch, setup.seq)
     tokens = np.arange(setup.batch * setup.seq, dtype=np.uint32).reshape(shape) % config.vocab_size
     labels = np.eye(config.vocab_size, dtype=np.float32)[np.roll(tokens, -1, 1)]
-    what = f"the same, training step of {setup.batch} x {setup.seq}"
-    build = lambda: decoder.build_training_graph(config, setup.seq)  # noqa: E731
-    loss = lambda p, t, y: plain.decoder_loss(p, config, t, y)  # noqa: E731
-    return training(setup, what, tokens.size, build, {"token_ids": tokens, "labels": labels}, loss, setup.batch)
+
+    def loss(parameters: Any, tokens: Any, labels: Any) -> Any:
+        return plain.decoder_loss(parameters, config, tokens, labels)
+
+    what = f"SmolLM2-135M, training step of {setup.batch} x {setup.seq}"
+    build, inputs = partial(decoder.build_training_graph, config, setup.seq), {"token_ids": tokens, "labels": labels}
+    return training(setup, what, tokens.size, build, inputs, loss, setup.batch)
 
 
 def resnet(setup: Setup) -> Case:
@@ -242,10 +254,13 @@ def resnet(setup: Setup) -> Case:
 
     from jax_backend.models import resnet as models
 
-    build = lambda: models.build_graph(setup.resnet, setup.images)  # noqa: E731
-    by_hand = lambda p, x: plain.resnet(p, setup.resnet, x.reshape(images(setup).shape))  # noqa: E731
-    inputs = {"image": images(setup).ravel()}
-    return inference(setup, f"ResNet-50, {setup.images} images", setup.images, build, inputs, by_hand)
+    image = images(setup)
+
+    def by_hand(parameters: Any, flat: Any) -> Any:
+        return plain.resnet(parameters, setup.resnet, flat.reshape(image.shape))
+
+    build = partial(models.build_graph, setup.resnet, setup.images)
+    return inference(setup, f"ResNet-50, {setup.images} images", setup.images, build, {"image": image.ravel()}, by_hand)
 
 
 def resnet_train(setup: Setup) -> Case:
@@ -253,11 +268,15 @@ def resnet_train(setup: Setup) -> Case:
 
     from jax_backend.models import resnet as models
 
+    image = images(setup)
     labels = np.eye(setup.resnet.num_classes, dtype=np.float32)[np.arange(setup.images)]
-    build = lambda: models.build_training_graph(setup.resnet, setup.images)  # noqa: E731
-    loss = lambda p, x, y: plain.resnet_loss(p, setup.resnet, x.reshape(images(setup).shape), y)  # noqa: E731
-    inputs = {"image": images(setup).ravel(), "labels": labels}
-    return training(setup, f"the same, training step of {setup.images}", setup.images, build, inputs, loss, None)
+
+    def loss(parameters: Any, flat: Any, labels: Any) -> Any:
+        return plain.resnet_loss(parameters, setup.resnet, flat.reshape(image.shape), labels)
+
+    what, inputs = f"ResNet-50, training step of {setup.images} images", {"image": image.ravel(), "labels": labels}
+    build = partial(models.build_training_graph, setup.resnet, setup.images)
+    return training(setup, what, setup.images, build, inputs, loss, None)
 
 
 def images(setup: Setup) -> np.ndarray:
@@ -272,8 +291,11 @@ def whisper(setup: Setup) -> Case:
     from jax_backend.models import whisper as models
 
     mel = np.sin(0.001 * np.arange(80 * setup.mel)).astype(np.float32)
-    build = lambda: models.build_encoder(setup.whisper, setup.mel)  # noqa: E731
-    by_hand = lambda p, x: plain.whisper_encoder(p, setup.whisper, x.reshape(80, setup.mel))  # noqa: E731
+
+    def by_hand(parameters: Any, flat: Any) -> Any:
+        return plain.whisper_encoder(parameters, setup.whisper, flat.reshape(80, setup.mel))
+
+    build = partial(models.build_encoder, setup.whisper, setup.mel)
     return inference(setup, f"Whisper tiny, encoder of {setup.mel} frames", 1, build, {"mel": mel}, by_hand)
 
 
