@@ -37,10 +37,9 @@ ConvTransposeWeightBackward: TypeAlias = (
     ir.ConvTranspose1dWeightBackward | ir.ConvTranspose2dWeightBackward | ir.ConvTranspose3dWeightBackward
 )
 
-CUDNN_ALONE: Final = 2**20
-"""Elements of an operand from which on CUDA is not told about zeros of padding: it costs up to a third more there, and
-cuDNN's kernels for sizes like these multiply them themselves (seen on an H200: f32 and bf16, dense, grouped, strided,
-forward and by weight)."""
+LARGE: Final = 2**18
+"""Elements of an operand from which on the convolution itself is trusted with padding, on CUDA and, but for float64, on
+a CPU: there it multiplies the zeros (a test holds it to that), and a pass over the result costs up to a third."""
 
 
 class Options(Protocol):
@@ -279,9 +278,6 @@ def unmasked(lhs: Array, lhs_axis: int, rhs: Array, rhs_axis: int, groups: int) 
 def poisoned(products: Array, factor: Array, axis_summed: int, outside: Sequence[np.ndarray]) -> Array:
     """`products` with NaN where an infinity or NaN in `factor` meets a padding zero.
 
-    Only the edges can be hit. On a CPU they are written in place: to go over everything took a fifth of the
-    convolution's time on 16 cores.
-
     Args:
         products: (batch, channels, *results).
         factor: channels and places, in this order without `axis_summed`.
@@ -295,14 +291,6 @@ def poisoned(products: Array, factor: Array, axis_summed: int, outside: Sequence
     if not nans:
         return products
 
-    def edges_in_place(products: Array, *nans: Array) -> Array:
-        for axis, nan in zip(hit_axes, nans, strict=True):
-            for start, stop in _edges(np.asarray(outside[axis].any(axis=0))):
-                edge = lax.slice_in_dim(products, start, stop, axis=axis + 2)
-                edge = edge + lax.slice_in_dim(nan, start, stop, axis=axis + 2)
-                products = lax.dynamic_update_slice_in_dim(products, edge, start, axis + 2)
-        return products
-
     def everywhere(products: Array, *nans: Array) -> Array:
         for nan in nans:
             products = products + nan
@@ -311,9 +299,14 @@ def poisoned(products: Array, factor: Array, axis_summed: int, outside: Sequence
     def as_they_are(products: Array, *nans: Array) -> Array:
         return products
 
-    is_large = max(products.size, factor.size) >= CUDNN_ALONE
-    on_cuda = as_they_are if is_large else everywhere
-    out: Array = lax.platform_dependent(products, *nans, cuda=on_cuda, cpu=edges_in_place, default=everywhere)
+    is_large = max(products.size, factor.size) >= LARGE
+    out: Array = lax.platform_dependent(
+        products,
+        *nans,
+        cuda=as_they_are if is_large else everywhere,
+        cpu=as_they_are if is_large and products.dtype != jnp.float64 else everywhere,
+        default=everywhere,
+    )
     return out
 
 
@@ -324,17 +317,6 @@ def _nans(bad: Array, axis: int, table: np.ndarray, dtype: np.dtype) -> Array:
     shape = [1] * (bad.ndim + 1)
     shape[1], shape[axis + 2] = met.shape
     return jnp.where(met.reshape(shape), jnp.asarray(np.nan, dtype), jnp.zeros((), dtype))
-
-
-def _edges(is_hit: np.ndarray) -> list[tuple[int, int]]:
-    """The stretches of an axis, as (start, stop), outside of which nothing is hit: one at each end at most.
-
-    >>> _edges(np.array([True, True, False, False, True]))
-    [(0, 2), (4, 5)]
-    """
-    free = np.flatnonzero(~is_hit)
-    ends = (free[0], free[-1] + 1) if free.size else (is_hit.size, is_hit.size)
-    return [(int(a), int(b)) for a, b in ((0, ends[0]), (ends[1], is_hit.size)) if a < b]
 
 
 def _with_bias(

@@ -4,6 +4,7 @@ Sums and maxima go axis by axis: kernel + kernel elements per window and not ker
 that of the declared output, so that Burn's releases may disagree on the last window of ceil mode.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -60,9 +61,7 @@ def _tuple(value: int | Dims, ndim: int) -> Dims:
 def avg_pool(op: AvgPool, x: Array) -> Array:
     """Sum by count; a window without anything to count gives 0."""
     windows = windows_of(op, 1, x.shape[2:], op.out.shape.dims[2:])
-    total = widen_half(x)
-    for window in windows:
-        total = _reduce_windows(total, window, 0.0, lax.add)
+    total = _pooled(widen_half(x), windows, 0.0, lax.add)
     return (total / _counts(windows, op.count_include_pad, total)).astype(out_dtype(op.out))
 
 
@@ -78,19 +77,37 @@ def avg_pool_backward(op: AvgPoolBackward, x: Array, grad: Array) -> Array:
     return spread.astype(out_dtype(op.out))
 
 
-def _reduce_windows(x: Array, window: Window, start: float, reducer: Callable[[Any, Any], Any]) -> Array:
-    def along(value: int) -> Dims:
-        return tuple(value if axis == window.axis else 1 for axis in range(x.ndim))
+def _pooled(x: Array, windows: Sequence[Window], start: float, reducer: Callable[[Any, Any], Any]) -> Array:
+    """Each window reduced, one axis after the other; on a GPU windows of a few elements at once, in one kernel."""
 
-    pads = [(window.padding, window.after) if axis == window.axis else (0, 0) for axis in range(x.ndim)]
+    def by_axis(x: Array) -> Array:
+        for window in windows:
+            x = _reduce_windows(x, [window], start, reducer)
+        return x
+
+    def at_once(x: Array) -> Array:
+        return _reduce_windows(x, windows, start, reducer)
+
+    is_small = math.prod(window.kernel for window in windows) <= 16
+    out: Array = lax.platform_dependent(x, cuda=at_once if is_small else by_axis, default=by_axis)
+    return out
+
+
+def _reduce_windows(x: Array, windows: Sequence[Window], start: float, reducer: Callable[[Any, Any], Any]) -> Array:
+    by_axis = {window.axis: window for window in windows}
+
+    def along(value: Callable[[Window], int]) -> Dims:
+        return tuple(value(by_axis[axis]) if axis in by_axis else 1 for axis in range(x.ndim))
+
+    pads = [(by_axis[n].padding, by_axis[n].after) if n in by_axis else (0, 0) for n in range(x.ndim)]
     return lax.reduce_window(
         x,
         np.asarray(start, x.dtype),
         reducer,
-        along(window.kernel),
-        along(window.stride),
+        along(lambda window: window.kernel),
+        along(lambda window: window.stride),
         pads,
-        window_dilation=along(window.dilation),
+        window_dilation=along(lambda window: window.dilation),
     )
 
 
@@ -103,7 +120,7 @@ def _spread_by_axis(grad: Array, *, windows: Sequence[Window]) -> Array:
     for window in windows:
         spread = lax.optimization_barrier(lax.pad(grad, const(0, grad), _spread_widths(grad.ndim, [window])))
         every = Window(window.axis, spread.shape[window.axis], window.size, window.kernel, 1, 0, 1)
-        grad = _reduce_windows(spread, every, 0.0, lax.add)
+        grad = _reduce_windows(spread, [every], 0.0, lax.add)
     return grad
 
 
@@ -140,9 +157,7 @@ def _counts(windows: Sequence[Window], include_pad: bool, like: Array) -> np.nda
 @lower(ir.MaxPool1d, ir.MaxPool2d)
 def max_pool(op: MaxPool, x: Array) -> Array:
     """Maximum; padding is below everything, NaN above."""
-    for window in windows_of(op, op.dilation, x.shape[2:], op.out.shape.dims[2:]):
-        x = _reduce_windows(x, window, -np.inf, lax.max)
-    return x
+    return _pooled(x, windows_of(op, op.dilation, x.shape[2:], op.out.shape.dims[2:]), -np.inf, lax.max)
 
 
 @lower(ir.MaxPool1dWithIndices, ir.MaxPool2dWithIndices)
