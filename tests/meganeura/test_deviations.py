@@ -49,6 +49,29 @@ def test_abs_at_zero(referee: Referee) -> None:
     assert meant["p"].tolist() == [0, 1, -1]
 
 
+def test_relu_of_nan(referee: Referee) -> None:
+    """WGSL leaves it to the driver what max and clamp make of NaN; this one drops it."""
+    g = Graph()
+    p = g.parameter("p", [2])
+    nan = {"p": np.float32([np.nan, 0.5])}
+    case = one_step(g, [g.relu(p), g.bce_loss(p, g.input("labels", [2]))], nan, {"labels": np.float32([0, 1])})
+    (theirs,), (meant,) = crate(referee, case), ours(case)
+    assert theirs.outputs[0].tolist() == [0, 0.5]
+    assert np.isfinite(theirs.outputs[1]).all()
+    assert np.isnan(meant.outputs[0]).tolist() == [True, False]
+    assert np.isnan(meant.outputs[1]).all()
+
+
+def test_softmax_of_nothing(referee: Referee) -> None:
+    """The kernel guards against a sum of 0, but -inf minus the maximum of -inf is NaN before that."""
+    g = Graph()
+    rows = np.float32([[-np.inf, -np.inf], [-np.inf, 0]])
+    case = one_step(g, [g.softmax(g.parameter("p", [2, 2]))], {"p": rows})
+    (theirs,), (meant,) = crate(referee, case), ours(case)
+    assert np.isnan(theirs.outputs[0]).tolist() == [True, True, False, False]
+    assert meant.outputs[0].tolist() == [0, 0, 0, 1]
+
+
 def test_bce_at_the_ends(referee: Referee) -> None:
     g = Graph()
     loss = g.bce_loss(g.parameter("p", [4]), g.input("labels", [4]))

@@ -3,7 +3,7 @@
 Both sides of what deviates are held to: a kind in `deviations` must deviate, and `compat="0.2"` must do the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +60,41 @@ def test_result(referee: Referee, kind: str) -> None:
         assert min(map(difference, meant.outputs, theirs.outputs)) > DEVIATES
     else:
         assert program(m.graph) == program(m.graph, compat="0.2")
+
+
+LARGE: Final = (10, 20, 80, 90, 1e3, 1e10, 3e38, np.inf)
+SPECIAL: Final = np.float32([0, -0.0, 1, -1, 0.5, 2, -2, 1e-30, np.nan, *LARGE, *(-x for x in LARGE)])
+"""Without denormals, which XLA's CPU programs take for 0."""
+
+
+def is_same(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Within 2e-6 of the wanted number, or 1e-7; infinities and NaN themselves."""
+    with np.errstate(invalid="ignore"):
+        return (got == want) | (np.isnan(got) & np.isnan(want)) | (np.abs(got - want) <= 2e-6 * np.abs(want) + 1e-7)
+
+
+@pytest.mark.parametrize("kinds", [("sigmoid", "tanh", "neg", "abs", "log", "recip", "silu", "gelu"), ("relu",)])
+def test_special_values(referee: Referee, kinds: Sequence[str]) -> None:
+    """`relu-of-nan` is apart."""
+    values = SPECIAL[~np.isnan(SPECIAL)] if kinds == ("relu",) else SPECIAL
+    g = Graph()
+    x = g.parameter("x", values.shape)
+    g.set_outputs([getattr(g, kind)(x) for kind in kinds])
+    case = Case(g, {"x": values}, [Step({})])
+    (theirs,), (mine,) = crate(referee, case), ours(case)
+    for kind, got, want in zip(kinds, mine.outputs, theirs.outputs, strict=True):
+        same = is_same(got, want)
+        assert same.all(), f"{kind} of {values[~same]}: {got[~same]}, Meganeura's {want[~same]}"
+
+
+@pytest.mark.parametrize("kind", ["add", "mul", "greater"])
+def test_special_pairs(referee: Referee, kind: str) -> None:
+    a, b = (side.ravel() for side in np.meshgrid(SPECIAL, SPECIAL))
+    g = Graph()
+    g.set_outputs([getattr(g, kind)(g.parameter("a", a.shape), g.parameter("b", b.shape))])
+    case = Case(g, {"a": a, "b": b}, [Step({})])
+    (theirs,), (mine,) = crate(referee, case), ours(case)
+    assert is_same(mine.outputs[0], theirs.outputs[0]).all()
 
 
 def in_the_middle(kind: str) -> Maker:
