@@ -6,6 +6,7 @@ import ir
 from ir.errors import ShapeError, StreamError
 from ir.meganeura import Graph, TensorType, program
 from ir.meganeura.ops import CausalAttentionRoPE, Nop, Relu
+from tests.meganeura_ir.rust_graphs import rust_graph
 
 
 def kinds_of(ops: tuple[ir.Op, ...]) -> list[str]:
@@ -175,3 +176,27 @@ def test_equal_graphs_beside_other_dead_nodes_are_one_program() -> None:
         return program(g).relative()
 
     assert built(True) == built(False)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "parameters", "values"),
+    [
+        ("smollm2-135m", 726, 272, 134_515_008),
+        ("smollm2-135m-loss", 728, 272, 134_515_008),
+        ("smollm2-135m-prefill", 726, 272, 134_515_008),
+        ("smollm2-135m-decode", 847, 332, None),
+        ("smollm2-head64-loss-differentiated", 128, 20, None),
+        ("whisper-tiny", 146, 67, 9_935_616),
+        ("resnet18", 112, 42, None),
+        ("resnet50", 284, 108, 69_959_848),
+        ("sd-unet-tiny-loss", 124, 53, 1_326_080),
+        ("smolvla-base", 381, None, 99_848_592),
+        ("smolvlm2-500m", 1197, 489, 507_482_304),
+    ],
+)
+def test_sizes_of_the_crates_models(name: str, nodes: int, parameters: int | None, values: int | None) -> None:
+    graph = rust_graph(name)
+    leaves = [n.ty for n in graph.nodes() if n.op.kind == "Parameter"]
+    assert len(graph.nodes()) == nodes
+    assert parameters is None or len(leaves) == parameters
+    assert values is None or sum(ty.num_elements() for ty in leaves) == values
