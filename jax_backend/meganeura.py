@@ -27,6 +27,7 @@ import numpy as np
 
 from ir.errors import ShapeError
 from ir.meganeura import Compat, Graph
+from ir.meganeura.ops import Parameter
 from jax_backend.buffers import Buffers
 from jax_backend.checkpoint import Checkpoint
 from jax_backend.graph_function import UnknownName, listed
@@ -76,7 +77,7 @@ class Session:
         parameters = (*made.parameters, *made.states, *made.unused_parameters)
         self._parameters: Final = Buffers("parameter", parameters, self.device)
         self._inputs: Final = Buffers("input", (*made.inputs, *made.unused_inputs), self.device)
-        self._derived: Final = graph.derived_params
+        self._columns: Final = _columns(graph)
         self._trained: Final = [made.parameters[n] for n in made.trained]
         self._fixed: Final = [leaf for n, leaf in enumerate(made.parameters) if n not in set(made.trained)]
         self._compat: Final[Compat] = compat
@@ -112,14 +113,10 @@ class Session:
             ShapeError: `data` has another size.
         """
         self._parameters.set(name, data, copy=bool(self._trained) or self._parameters.leaf(name) in self._plan.states)
-        for derived in self._derived:
-            start = 0
-            for source, columns in derived.sources:
-                if source == name and derived.name in self._parameters.leaves:
-                    whole = self._parameters.read(derived.name)
-                    whole[:, start : start + columns] = self._parameters.read(name)
-                    self._parameters.set(derived.name, whole)
-                start += columns
+        for derived, columns in self._columns.get(name, ()):
+            whole = self._parameters.read(derived)
+            whole[:, columns] = self._parameters.read(name)
+            self._parameters.set(derived, whole, copy=bool(self._trained))
 
     def set_input(self, name: str, data: Any) -> None:
         """Fill an input, flat or in its shape: floats, or indices for one of u32. It stays until it is set again.
@@ -313,9 +310,16 @@ class Session:
     def read_param(self, name: str) -> np.ndarray:
         """A parameter or cache, on the host; waits for it.
 
+        A parameter that nothing reads but as a part of another one is read there, where it learns; Meganeura, and
+        `compat="0.2"`, give what it was set to.
+
         Raises:
             UnknownName: the graph has no such parameter.
         """
+        unused = any(leaf.name == name for leaf in self._plan.unused_parameters)
+        if name in self._columns and unused and self._compat is None:
+            derived, columns = self._columns[name][0]
+            return np.array(self._parameters.read(derived)[:, columns])
         return self._parameters.read(name)
 
     def read_param_grad(self, name: str) -> np.ndarray:
@@ -343,7 +347,7 @@ class Session:
         names = [leaf.name for leaf in self._trained]
         first, second = self._moments or ([], [])
         Checkpoint(
-            {name: self._parameters.read(name) for name in self._parameters.leaves},
+            {name: self.read_param(name) for name in self._parameters.leaves},
             {name: np.array(a) for name, a in zip(names, first, strict=False)},
             {name: np.array(a) for name, a in zip(names, second, strict=False)},
             self._steps,
@@ -387,6 +391,18 @@ class Session:
                 kept.append(name)
         self._moments, self._steps = None, 0
         return kept
+
+
+def _columns(graph: Graph) -> dict[str, list[tuple[str, slice]]]:
+    """By the name of a parameter that stands in others: which ones, and in which of their columns."""
+    found: dict[str, list[tuple[str, slice]]] = {}
+    there = {op.name for op in graph.ops() if isinstance(op, Parameter)}
+    for derived in (d for d in graph.derived_params if d.name in there):
+        start = 0
+        for source, width in derived.sources:
+            found.setdefault(source, []).append((derived.name, slice(start, start + width)))
+            start += width
+    return found
 
 
 def _first_rows(caches: list[Array], rows: list[Array]) -> list[Array]:

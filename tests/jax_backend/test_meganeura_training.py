@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ir.errors import StreamError
+from ir.meganeura.ops import Parameter
 from jax_backend.graph_function import UnknownName
 from jax_backend.meganeura import Session
 from jax_backend.training import Adam, Sgd
@@ -17,6 +18,7 @@ from tests.jax_backend.sessions import (
     trained,
     values,
 )
+from tests.meganeura_ir.rust_graphs import rust_graph
 
 # ---- training
 
@@ -218,3 +220,32 @@ def test_a_parameter_without_a_gradient_has_a_placeholder_and_stays() -> None:
     assert session.read_param("spare").tolist() == [1, 2, 3]
     assert not session.has_param_grad("spare")
     np.testing.assert_allclose(session.read_param("w"), np.full((8, 4), -0.025), rtol=1e-6)
+
+
+# ---- graphs of the crate
+
+
+def test_the_crates_own_training_graphs_train_as_jax_does() -> None:
+    name = "smollm2-head64-loss"
+    forward = rust_graph(name)
+    shapes = {op.name: op.out.shape.dims for op in forward.ops() if isinstance(op, Parameter)}
+    tokens = [3, 1, 4, 1, 5]
+    sessions = {
+        "jax": Session(forward, gradients="jax"),
+        "differentiated": Session(rust_graph(f"{name}-differentiated"), gradients="given", compat="0.2"),
+        "training": Session(rust_graph(f"{name}-training"), gradients="given"),
+    }
+    found: list[dict[str, np.ndarray]] = []
+    for session in sessions.values():
+        for n, (parameter, shape) in enumerate(shapes.items()):
+            session.set_parameter(parameter, 0.3 * numbers(n, *shape) + (len(shape) == 1))
+        session.set_input("token_ids", tokens)
+        session.set_input("labels", np.eye(96)[[*tokens[1:], 9]])
+        for _ in range(2):
+            session.set_learning_rate(0.01)
+            session.step()
+        found.append(values(session, tuple(shapes)))
+    assert_same(found[1], found[0], rtol=1e-4)
+    assert_same(found[2], found[0], rtol=1e-4)
+    initial = sessions["jax"].read_param("model.layers.0.mlp.up_proj.weight")
+    assert (initial != 0.3 * numbers(8, *initial.shape)).any()
