@@ -1,4 +1,4 @@
-"""Builds the sdist and, from it, the wheel; installs that into a fresh environment; does there what the README shows.
+"""Builds the sdist and, from it, the wheel; installs that into a fresh environment; does there what the pages show.
 
 Run it as `python scripts/check_package.py`. What it made stays in `build/package`.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "package"
 PACKAGES = ("ir", "jax_backend")
-SECTION = "## On the command line"
-"""Where the README has the commands that end by themselves."""
+PAGES = (Path("README.md"), Path("docs/start/python.md"), Path("docs/start/meganeura.md"))
+"""What a reader follows first."""
 
 
 def main() -> None:
@@ -29,7 +29,8 @@ def main() -> None:
     bin = PLACE / "env" / "bin"
     run(sys.executable, "-m", "venv", str(bin.parent))
     run(str(bin / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[plots]")
-    follow_readme((ROOT / "README.md").read_text(encoding="utf-8"), bin, PLACE / "reader")
+    for page in PAGES:
+        follow(page, (ROOT / page).read_text(encoding="utf-8"), bin, PLACE / page.stem)
     print(f"{sdist.name} ({sdist.stat().st_size:,} bytes) and {wheel.name} ({wheel.stat().st_size:,} bytes) work")
 
 
@@ -57,28 +58,39 @@ def is_source(path: Path) -> bool:
     return path.is_file() and "__pycache__" not in path.parts
 
 
-def follow_readme(readme: str, bin: Path, place: Path) -> None:
-    """Run the README's commands and its program as a reader would, in an empty folder.
+def follow(page: Path, text: str, bin: Path, place: Path) -> None:
+    """Run the commands and programs of a page in their order, as a reader would, in an empty folder.
+
+    The programs of a page continue each other. Only commands of ours are run, and `serve` is not: it does not end. A
+    block that installs something more is left out.
 
     Raises:
-        SystemExit: one fails, or the README has none.
+        SystemExit: one fails, or the page has no program.
     """
     place.mkdir()
-    section = readme.partition(f"{SECTION}\n")[2].partition("\n## ")[0]
-    lines = [line for block in blocks(section, "sh") for line in block.splitlines()]
-    commands = [shlex.split(line, comments=True) for line in lines]
-    programs = blocks(readme, "python")
-    if not commands or not programs:
-        raise SystemExit(f"error: README.md has no commands under {SECTION!r}, or no Python program")
-    for name, *arguments in commands:
-        run(str(bin / name), *arguments, cwd=place)
-    for program in programs:
+    program = ""
+    waiting = False
+    for language, block in blocks(text):
+        if language == "python":
+            program, waiting = f"{program}{block}\n", True
+            continue
+        if "pip install" in block:
+            continue
+        if waiting:
+            run(str(bin / "python"), "-c", program, cwd=place)
+            waiting = False
+        for name, *arguments in (shlex.split(line, comments=True) for line in block.splitlines()):
+            if name == "burn-xla" and arguments[0] != "serve":
+                run(str(bin / name), *arguments, cwd=place)
+    if waiting:
         run(str(bin / "python"), "-c", program, cwd=place)
+    if not program:
+        raise SystemExit(f"error: {page} has no Python program")
 
 
-def blocks(text: str, language: str) -> list[str]:
-    """The fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def blocks(text: str) -> list[tuple[str, str]]:
+    """The fenced blocks of Python and of a shell."""
+    return re.findall(r"^```(python|sh)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def run(*command: str, cwd: Path = ROOT) -> None:
@@ -87,7 +99,7 @@ def run(*command: str, cwd: Path = ROOT) -> None:
     Raises:
         SystemExit: it fails.
     """
-    print("$", shlex.join(["python" if part == sys.executable else part for part in command]), flush=True)
+    print("$", shlex.join(_short(command)), flush=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment["BURN_XLA_CACHE"] = str(PLACE / "cache")
     if status := subprocess.run(command, cwd=cwd, env=environment, check=False).returncode:
@@ -95,7 +107,8 @@ def run(*command: str, cwd: Path = ROOT) -> None:
 
 
 def _short(command: Sequence[str]) -> list[str]:
-    return [part if len(part) < 200 else f"{part[:200]}.." for part in command]
+    known = {sys.executable: "python", str(ROOT): "."}
+    return [known.get(part, part if len(part) < 200 else f"{part[:200]}..") for part in command]
 
 
 if __name__ == "__main__":

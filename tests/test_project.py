@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,11 +101,14 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_commands_of_the_readme_exist() -> None:
-    named = [line.split("#")[0].split() for block in blocks("sh") for line in block.splitlines()]
+    named = [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines()]
     assert len(named) >= 6
     for program, *arguments in named:
         if program == "burn-xla":
             assert arguments[0] in COMMANDS
+        elif program == "pip":
+            (extra,) = re.findall(r"^\.\[(\w+)\]$", arguments[1])
+            assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         elif program == "cargo":
             assert (ROOT / arguments[arguments.index("--manifest-path") + 1]).is_file()
         else:
