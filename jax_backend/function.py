@@ -173,7 +173,9 @@ class Function:
 
     # ---- transforms
 
-    def value_and_grad(self, loss: "str | Callable[..., Any] | None" = None, wrt: "str | Sequence[str] | None" = None):
+    def value_and_grad(
+        self, loss: "str | Callable[..., Any] | None" = None, wrt: "str | Sequence[str] | None" = None
+    ) -> "Function":
         """The function that gives a loss and its gradients.
 
         Args:
@@ -204,7 +206,9 @@ class Function:
 
         return self._derived(f"value_and_grad({self.name})", body, present)
 
-    def grad(self, loss: "str | Callable[..., Any] | None" = None, wrt: "str | Sequence[str] | None" = None):
+    def grad(
+        self, loss: "str | Callable[..., Any] | None" = None, wrt: "str | Sequence[str] | None" = None
+    ) -> "Function":
         """As `value_and_grad`, without the loss."""
         both = self.value_and_grad(loss, wrt)
 

@@ -3,7 +3,7 @@
 | side | what it is |
 |---|---|
 | `eager` | each operation by itself, uncompiled |
-| `compiled` | the programs that a recorder makes, with everything they compute brought out |
+| `compiled` | the programs that a recorder makes |
 | `f64` | as `eager`, with all floats in float64 |
 | `recorded` | the answers in the file: only what was read has a value |
 | `ws://host:port` | a running server, Burn's own or this one |
@@ -14,7 +14,7 @@ Promise: a side gives the outputs of each operation in order; where they are ran
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -38,7 +38,7 @@ from jax_backend.dtypes import jax_dtype
 from jax_backend.executable import Packer
 from jax_backend.interpreter import draw_key, run_op
 from jax_backend.ops.quantize import touches_quantized
-from jax_backend.recording import Recording
+from jax_backend.recording import Recording, Span
 from jax_backend.rng import RandomState
 from jax_backend.session_client import SessionClient
 from jax_backend.types import Array, Device
@@ -149,7 +149,11 @@ def _is_narrow(dtype: DType) -> bool:
 
 
 class Compiled(Side):
-    """The programs that a recorder makes of the recording, compiled; everything inside them comes out."""
+    """The programs that a recorder makes of the recording, compiled.
+
+    What a program gives is from that program; what stays inside it is from a second one that brings everything out, and
+    is fused less for that. A difference that fusion alone makes is found at the results of a program.
+    """
 
     def __init__(self, name: str, device: Device) -> None:
         super().__init__(name)
@@ -160,17 +164,23 @@ class Compiled(Side):
         arrays: dict[int, Any] = {id: host.to_numpy(data) for id, data in recording.data.items()}
         for span in recording.spans():
             ops = recording.ops[span.start : span.stop]
-            ids = [t.id.value for op in ops for t in op.outputs]
-            program = recording.program(span, ids)
-            known = {program.name_of(id): arrays[id] for id in (program.bindings.ids[n] for n in program.graph.inputs)}
-            try:
-                results = program.compile(self.device).run(**known) if ids else {}
-            except Exception as reason:
-                place = span.start + int(getattr(reason, "position", 0))
-                raise OperationFailed(self.name, place, recording.ops[place], reason) from reason
-            arrays.update((id, results[program.name_of(id)]) for id in ids)
+            inside = [t.id.value for op in ops for t in op.outputs]
+            results = recording.outputs(span.start, span.stop)
+            for ids in (inside, results) if results and results != inside else (inside,):
+                self._run(recording, span, ids, arrays)
             for op in ops:
                 yield {t.id.value: np.asarray(arrays[t.id.value]) for t in op.outputs}
+
+    def _run(self, recording: Recording, span: Span, ids: Sequence[int], arrays: dict[int, Any]) -> None:
+        """Run the operations of `span` on `arrays`, and put `ids` there."""
+        program = recording.program(span, ids)
+        known = {program.name_of(id): arrays[id] for id in (program.bindings.ids[n] for n in program.graph.inputs)}
+        try:
+            made = program.compile(self.device).run(**known)
+        except Exception as reason:
+            place = span.start + int(getattr(reason, "position", 0))
+            raise OperationFailed(self.name, place, recording.ops[place], reason) from reason
+        arrays.update((id, made[program.name_of(id)]) for id in ids)
 
 
 class Recorded(Side):

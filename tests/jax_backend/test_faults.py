@@ -292,6 +292,28 @@ def test_random_numbers_do_not_differ_between_sides() -> None:
     assert second.shape == (3,)
 
 
+def test_the_results_of_a_program_are_those_of_the_program_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault that only a program with its real outputs has: as XLA would make one by fusing more."""
+    tape = record()
+    x = tape.from_numpy(np.array([1, 2], np.float32))
+    y = (x * 2 + 1).exp()
+    whole = Recording.program
+
+    def faulty(self: Recording, span: Any, outputs: Any = None, **options: Any) -> Any:
+        made = whole(self, span, outputs, **options)
+        if outputs == [y.id]:
+            original = made._body
+            monkeypatch.setattr(made, "_body", lambda given: {k: v + 1 for k, v in original(given).items()})
+        return made
+
+    for id in (1, 2):
+        tape.recording.end(id)
+    monkeypatch.setattr(Recording, "program", faulty)
+    fault = Differing(parse("eager"), parse("compiled")).find(tape.recording)
+    assert fault is not None
+    assert (fault.place, fault.op.kind) == (2, "Exp")
+
+
 def test_a_sum_of_integers_is_compared_exactly() -> None:
     tape = record()
     x = tape.from_numpy(np.array([2**24, 1], np.int32))
