@@ -1,4 +1,4 @@
-"""The documentation: its programs run, its commands exist, its reference has every operation."""
+"""The documentation: its commands exist, its reference has every operation; `test_pages` runs its programs."""
 
 import re
 import shlex
@@ -31,16 +31,6 @@ def reference() -> dict[str, str]:
 def blocks(page: Path, language: str) -> list[str]:
     found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
-
-
-@pytest.mark.parametrize("name", ["python", "meganeura"])
-def test_the_programs_of_a_quick_start_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = blocks(DOCS / "start" / f"{name}.md", "python")
-    assert len(programs) >= 2
-    monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {}
-    for program in programs:
-        exec(compile(program, name, "exec"), scope)
 
 
 def commands() -> list[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""The pages about programs and faults do by copy and paste what they say."""
+"""The pages do by copy and paste what they say."""
 
 import re
 import shlex
@@ -37,7 +37,10 @@ def rounded(text: str) -> str:
     return re.sub(r"-?\d+\.\d+(?:e[+-]?\d+)?", lambda m: f"{float(m[0]):.3g}", text)
 
 
-@pytest.mark.parametrize(("page", "num_outputs"), [("finding_faults", 4), ("programs", 0)])
+@pytest.mark.parametrize(
+    ("page", "num_outputs"),
+    [("finding_faults", 4), ("programs", 0), ("meganeura", 0), ("start/python", 0), ("start/meganeura", 0)],
+)
 def test_a_page_runs_from_top_to_bottom(
     page: str, num_outputs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
