@@ -187,8 +187,8 @@ class Rendezvous:
         if not meetings:
             return
         try:
-            for joint in self._joint(meetings):
-                self._reduce(joint)
+            for key, joint in self._joint(meetings):
+                self._reduce(key, joint)
         finally:  # an interrupt leaves nobody waiting
             with self.changed:
                 for meeting in meetings:
@@ -210,25 +210,33 @@ class Rendezvous:
                     del self._scopes[key]
             self.changed.notify_all()
 
-    def _joint(self, meetings: list[_Meeting]) -> list[list[_Meeting]]:
+    def _joint(self, meetings: list[_Meeting]) -> list[tuple[Hashable, list[_Meeting]]]:
         """All in one program, if this sequence has come before; else one by one.
 
         What is complete together can depend on timing; a sequence that does not come again is not worth a program.
         """
-        key = tuple([_form(meeting) for meeting in meetings])
+        forms = [_form(meeting) for meeting in meetings]
+        key = tuple(forms)
+        if len(forms) == 1 or self._has_come(key):
+            return [(key, meetings)]
+        return [((form,), [meeting]) for form, meeting in zip(forms, meetings, strict=True)]
+
+    def _has_come(self, key: Hashable) -> bool:
+        """This is not the first time."""
         with self.changed:
-            is_known = key in self._seen
-            if not is_known and len(self._seen) >= MAX_REDUCERS:
+            if key in self._seen:
+                return True
+            if len(self._seen) >= MAX_REDUCERS:
                 self._seen.pop(next(iter(self._seen)))
             self._seen[key] = None
-        return [meetings] if is_known else [[meeting] for meeting in meetings]
+            return False
 
-    def _reduce(self, meetings: list[_Meeting]) -> None:
+    def _reduce(self, key: Hashable, meetings: list[_Meeting]) -> None:
         """Run one program for collectives over the same devices."""
         group = meetings[0].group
         try:
             rows = [[meeting.parts[position] for position in group] for meeting in meetings]
-            results = self._reducer(meetings, rows)(rows)
+            results = self._reducer(key, group, rows)(rows)
         except Exception as reason:  # the compiler or a device
             with self.changed:
                 for meeting in meetings:
@@ -241,8 +249,7 @@ class Rendezvous:
                     meeting.parts.clear()
                 self.changed.notify_all()
 
-    def _reducer(self, meetings: list[_Meeting], rows: Sequence[Sequence[_Part]]) -> "_Reducer":
-        key = tuple([_form(meeting) for meeting in meetings])
+    def _reducer(self, key: Hashable, group: Group, rows: Sequence[Sequence[_Part]]) -> "_Reducer":
         found = self._reducers.get(key)
         if found is None:
             with self._compiling:
@@ -250,7 +257,7 @@ class Rendezvous:
                 if found is None:
                     if len(self._reducers) >= MAX_REDUCERS:
                         self._reducers.pop(next(iter(self._reducers)))
-                    devices = [self.devices[position] for position in meetings[0].group]
+                    devices = [self.devices[position] for position in group]
                     found = self._reducers[key] = _Reducer(devices, rows)
         return found
 
