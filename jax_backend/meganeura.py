@@ -201,13 +201,13 @@ class Session:
         inputs, states = self._inputs.arrays(self._plan.inputs), self._parameters.arrays(self._plan.states)
         self._grads = []  # their memory is for those to come
         if rule is None:
-            self._outputs, states, self._grads = self.programs.run(trained, fixed, inputs, states)
+            states, self._outputs, self._grads = self.programs.run(trained, fixed, inputs, states)
         else:
             name, optimizer = rule
             multipliers = [self._multiplier(leaf.name) for leaf in self._trained]
             control = control_values(optimizer, multipliers, self._steps)
             result = self.programs.learn(name, trained, fixed, inputs, states, self._moments_for(name), control)
-            self._outputs, states, self._grads, trained, moments = result
+            trained, states, moments, self._outputs, self._grads = result
             self._learned(name, trained, moments)
         self._parameters.replace(self._plan.states, states)
 

@@ -1,5 +1,7 @@
 """Training does what Meganeura's does, whoever makes the gradients."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -249,3 +251,12 @@ def test_the_crates_own_training_graphs_train_as_jax_does() -> None:
     assert_same(found[2], found[0], rtol=1e-4)
     initial = sessions["jax"].read_param("model.layers.0.mlp.up_proj.weight")
     assert (initial != 0.3 * numbers(8, *initial.shape)).any()
+
+
+def test_gradients_do_not_take_the_buffers_of_the_parameters() -> None:
+    session = trained()
+    text = session.programs.prepare("adam").as_text() or ""
+    header = text.splitlines()[0]
+    aliases = {int(out): int(n) for out, n in re.findall(r"\{(\d+)\}: \((\d+), \{\}", header)}
+    parameters, moments, before_moments = range(4), range(4, 12), 6
+    assert aliases == {n: n for n in parameters} | {n: n - 4 + before_moments for n in moments}
