@@ -4,7 +4,7 @@ import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +17,7 @@ from ir.meganeura.ops.attention import (
     QueryKeyValue,
     SlidingWindowAttention,
 )
-from ir.meganeura.ops.leaf import Constant, Nop, packed
+from ir.meganeura.ops.leaf import Constant, Nop, elements, packed
 from ir.meganeura.ops.records import Mark, U32Value
 from ir.meganeura.types import NodeId, TensorType
 from ir.op import Field, Op, Role, fields
@@ -157,11 +157,14 @@ def _operands(kind: type[Op], inputs: Sequence[TensorIr]) -> dict[str, Any]:
 def _data(attributes: Mapping[str, Any], out: TensorIr) -> dict[str, bytes]:
     if isinstance(data := attributes.get("data"), bytes):
         return {"data": data}
-    elements = _attributes(Constant, attributes)["data"]
+    if isinstance(data, array):
+        found = cast("array[float]", data)
+    else:
+        found = elements(_attributes(Constant, attributes)["data"])
     expected = math.prod(out.shape.dims)
-    if len(elements) != expected:
-        raise ShapeError(f"Constant.data: expected {expected} elements for {TensorType.of(out)}, got {len(elements)}")
-    return {"data": packed(elements)}
+    if len(found) != expected:
+        raise ShapeError(f"Constant.data: expected {expected} elements for {TensorType.of(out)}, got {len(found)}")
+    return {"data": packed(found)}
 
 
 def _attributes(kind: type[Op], attributes: Mapping[str, Any]) -> dict[str, Any]:

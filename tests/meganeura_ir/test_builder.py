@@ -3,6 +3,8 @@
 import inspect
 import re
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from ir.errors import DTypeError, IrError, ShapeError, StreamError, WireError
@@ -351,6 +353,18 @@ def test_a_constant_of_equal_elements_holds_one() -> None:
     big = g.op(g.full(1.0, [49152, 49152]))
     assert isinstance(big, Constant)
     assert len(big.data) == 4
+
+
+def test_a_constant_takes_arrays() -> None:
+    g = Graph()
+    rows = np.arange(6).reshape(2, 3)
+    taken = [rows, rows.T.copy().T, rows.astype(np.float32), list(rows.ravel()), (float(n) for n in range(6))]
+    taken.append(rows.ravel().astype(ml_dtypes.bfloat16))
+    assert {g.op(g.constant(data, [2, 3])).data for data in taken} == {np.arange(6, dtype="<f4").tobytes()}
+    with pytest.raises(WireError, match=r"Constant.data: must be real number, not str"):
+        g.constant(["1"], [1])
+    with pytest.raises(WireError, match=r"Constant.data: must be real number, not list"):
+        g.constant([[1.0]], [1])
 
 
 def test_types_of_the_original() -> None:

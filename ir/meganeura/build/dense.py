@@ -1,7 +1,8 @@
 """Builder methods for leaves, elementwise kinds, products, reductions and losses."""
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from ir.meganeura.core import GraphCore
 from ir.meganeura.ops import elementwise, leaf, linear, reduce
@@ -26,13 +27,14 @@ class DenseBuilder(GraphCore):
         """Numbers that training updates, under `name`."""
         return self.append(leaf.Parameter, [], TensorType.f32(shape), name=name)
 
-    def constant(self, data: Iterable[float], shape: Sequence[int]) -> NodeId:
-        """Fixed numbers, row-major, each rounded to f32.
+    def constant(self, data: Any, shape: Sequence[int]) -> NodeId:
+        """Fixed numbers, row-major, each rounded to f32: a flat iterable, or a NumPy array of any shape.
 
         Raises:
             ShapeError: their count is not the product of `shape`.
+            WireError: one of them is no number.
         """
-        return self.append(leaf.Constant, [], TensorType.f32(shape), data=tuple(data))
+        return self.append(leaf.Constant, [], TensorType.f32(shape), data=leaf.elements(data))
 
     def full(self, value: float, shape: Sequence[int]) -> NodeId:
         """A constant whose elements are all `value`, without a list of them."""

@@ -2,8 +2,10 @@
 
 import math
 from array import array
-from collections.abc import Iterable
+from itertools import chain
+from typing import Any
 
+from ir.errors import WireError
 from ir.meganeura.ops.records import Leaf, Unary, node_kind
 from ir.op import InList, Op, Out
 
@@ -40,18 +42,38 @@ class Constant(Leaf):
     @property
     def values(self) -> "array[float]":
         """The elements, as many as the shape says."""
-        elements = array("f")
-        elements.frombytes(self.data)
-        return elements * math.prod(self.out.shape.dims) if self.is_uniform else elements
+        found = array("f")
+        found.frombytes(self.data)
+        return found * math.prod(self.out.shape.dims) if self.is_uniform else found
 
 
-def packed(values: Iterable[float]) -> bytes:
-    """The `data` of a constant of these elements, each rounded to f32.
+def elements(values: Any) -> "array[float]":
+    """Numbers as f32: of a list or another iterable, or of a NumPy array of any shape, row-major.
 
-    >>> packed([1.0, 1.0, 1.0]) == packed([1.0]), len(packed([1.0, 2.0]))
+    Raises:
+        WireError: an element is no number.
+    """
+    items: Any = values
+    try:
+        view = memoryview(values)
+        items = view.tolist()
+    except (TypeError, ValueError, NotImplementedError):  # no buffer, or of a format that only its owner knows
+        view = None
+    for _ in range(view.ndim - 1 if view is not None else 0):
+        items = chain.from_iterable(items)
+    try:
+        return array("f", items)
+    except TypeError as error:
+        raise WireError("Constant.data", str(error)) from None
+
+
+def packed(values: "array[float]") -> bytes:
+    """The `data` of a constant of these elements.
+
+    >>> packed(elements([1.0, 1.0, 1.0])) == packed(elements([1.0])), len(packed(elements([1.0, 2.0])))
     (True, 8)
     """
-    data = array("f", values).tobytes()
+    data = values.tobytes()
     return data[:4] if data == data[:4] * (len(data) // 4) else data
 
 
