@@ -6,7 +6,7 @@ a call is in it, the fusion with others is not. An operation that costs more ins
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -23,9 +23,8 @@ from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.differences import Tick
 from jax_backend.program import Program
 from jax_backend.recorder import Recorder
-from jax_backend.replay import Read, replay
 from jax_backend.runner import Call
-from jax_backend.session_report import Report, Watcher, of_watched
+from jax_backend.session_report import Report, Watcher, of_watched, play
 from jax_backend.types import Device
 
 _CALLS: Final = 5
@@ -117,11 +116,11 @@ def profile(
     cache = ProgramCache()
     recorder = Recorder(device, cache=cache, name=name, seed=0, watch=graphs)
     began = perf_counter()
-    failures = _play(messages, recorder)
+    failures = play(messages, recorder)
     report = of_watched(graphs.watcher, recorder, perf_counter() - began, failures)
     if trace is not None:
         with jax.profiler.trace(str(trace)):
-            _play(messages, Recorder(device, cache=cache, name=name, seed=0))
+            play(messages, Recorder(device, cache=cache, name=name, seed=0))
     times = (
         _alone(graphs.ops, recorder.device, cache.custom_ops, tick) if alone else [[None] * len(g) for g in graphs.ops]
     )
@@ -131,21 +130,6 @@ def profile(
         for place, (op, measured, by_itself) in enumerate(zip(graph, row.ops, seconds, strict=True))
     ]
     return Profile(report, ops)
-
-
-def _play(messages: Iterable[RemoteMessage | TaskResponse], recorder: Recorder) -> list[str]:
-    """Run a session and wait for each of its reads. Returns what failed."""
-    failures: list[str] = []
-    for answer in replay(messages, recorder):
-        try:
-            if isinstance(answer, Read):
-                answer.result.result()
-            elif answer.failure is not None:
-                failures.append(str(answer.failure))
-        except Exception as failure:
-            failures.append(str(failure))
-    recorder.flush()
-    return failures
 
 
 def _alone(

@@ -21,8 +21,10 @@ from ir.segment import Rule
 from ir.stream import RelativeGraph
 from ir.tensor import TensorIr
 from ir.wire.messages import RemoteMessage, TaskResponse
+from jax_backend import host
 from jax_backend.cache import ProgramCache
-from jax_backend.executable import Executable, abstract_value
+from jax_backend.custom_ops import default_custom_ops
+from jax_backend.executable import Config, Executable, abstract_arguments, abstract_value
 from jax_backend.op_times import op_seconds, places, traced_seconds
 from jax_backend.recorder import Recorder
 from jax_backend.repeats import Block, fold, repeated_blocks
@@ -31,7 +33,7 @@ from jax_backend.runner import Call
 from jax_backend.types import Device
 
 RULES: Final = {
-    Rule.END: "a read, a sync or a collective follows",
+    Rule.END: "a read, a sync, a collective or the end follows",
     Rule.KNOWN: "a program of these operations exists already",
     Rule.REPEAT: "a period of a loop ends here",
     Rule.HASH: "no loop was found: the content decides",
@@ -142,28 +144,66 @@ def report(name: str, messages: Iterable[RemoteMessage | TaskResponse], device: 
     watcher = Watcher()
     # No programs from disk: those of earlier versions do not name their instructions by operation.
     recorder = Recorder(device, cache=ProgramCache(), name=name, seed=0, watch=watcher)
-    failures: list[str] = []
     began = perf_counter()
+    failures = play(messages, recorder)
+    return of_watched(watcher, recorder, perf_counter() - began, failures)
+
+
+def play(messages: Iterable[RemoteMessage | TaskResponse], recorder: Recorder) -> list[str]:
+    """Run a session and wait for each of its reads. Returns what failed.
+
+    Raises:
+        ProtocolError: it asks for another server.
+    """
+    failures: list[str] = []
     for answer in replay(messages, recorder):
         try:
             if isinstance(answer, Read):
-                jax.block_until_ready(answer.result.array())
+                host.block([answer.result.array()])
             elif answer.failure is not None:
                 raise answer.failure
         except IrError as failure:
             failures.append(str(failure))
     recorder.flush()
-    return of_watched(watcher, recorder, perf_counter() - began, failures)
+    return failures
+
+
+def graph_report(name: str, graph: RelativeGraph, device: Device | None = None) -> Report:
+    """Run a program on zeros, once, and say what became of it.
+
+    Args:
+        name: in the report.
+        graph: a program without scalars, slices and random numbers, as a Meganeura graph becomes one.
+        device: where; by default jax's first.
+    """
+    chosen: Device = device or jax.devices()[0]
+    began = perf_counter()
+    config = Config(default_custom_ops(), jax.lax.Precision.HIGHEST, None)
+    executable = Executable(graph, chosen, (), (), (), config)
+    executable.reason, executable.compile_s = "a graph is one program", perf_counter() - began
+    with jax.enable_x64(True), jax.default_device(chosen):
+        avals = abstract_arguments(graph, executable.packer, chosen)
+        inputs = [jnp.zeros(aval.shape, aval.dtype) for aval in avals]
+    watcher = Watcher()
+    watcher(Call(executable, inputs, None, Rule.END))
+    return _report(name, watcher, chosen, len(graph.ops), 0, perf_counter() - began, [])
 
 
 def of_watched(watcher: Watcher, recorder: Recorder, total_s: float, failures: list[str]) -> Report:
     """The report of what `watcher` has seen of `recorder`."""
+    stats = recorder.stats
+    return _report(recorder.name, watcher, recorder.device, stats.operations, stats.reads, total_s, failures)
+
+
+def _report(
+    name: str, watcher: Watcher, device: Device, operations: int, reads: int, total_s: float, failures: list[str]
+) -> Report:
     return Report(
-        name=recorder.name,
-        device=f"{recorder.device} ({recorder.device.device_kind})",
+        name=name,
+        device=f"{device} ({device.device_kind})",
         versions={"Python": platform.python_version(), "jax": jax.__version__},
-        operations=recorder.stats.operations,
-        reads=recorder.stats.reads,
+        operations=operations,
+        reads=reads,
         total_s=total_s,
         failures=failures,
         programs=watcher.programs,

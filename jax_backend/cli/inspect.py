@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from ir.meganeura import Graph
 from ir.meganeura.files import is_graph_file, load_graph
 from ir.op import Op
 from jax_backend.cli.text import size, table
@@ -28,7 +29,7 @@ from jax_backend.inspection import Summary, operations, summarise
 @click.option(
     "--html",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Run the session and write a page: programs, why they were cut and compiled, time and memory, HLO.",
+    help="Run it and write a page: programs, why they were cut and compiled, time and memory, HLO.",
 )
 @click.option("--device", default=None, help="With --html: cpu, gpu, tpu, or a number; default: the first there is.")
 @click.option("--max-ops", default=300, show_default=True, help="Operations to draw, from the first on.")
@@ -40,7 +41,7 @@ def command(
     FILE is a session, a capture (.bxs) or JSON lines, or a Meganeura graph, JSON or msgpack.
     """
     if is_graph_file(file):
-        show_graph(file, as_json=as_json, top=top, drawing=graph, html=html, max_ops=max_ops)
+        show_graph(file, as_json=as_json, top=top, drawing=graph, html=html, max_ops=max_ops, device=device)
         return
     if graph is not None:
         draw(file, graph, max_ops)
@@ -111,22 +112,42 @@ def draw_ops(ops: Sequence[Op], target: Path, max_ops: int) -> None:
     click.echo(f"{target}: {min(len(ops), max_ops)} operations{left_out}")
 
 
-def show_graph(file: Path, *, as_json: bool, top: int, drawing: Path | None, html: Path | None, max_ops: int) -> None:
-    """Show or draw a Meganeura graph.
-
-    Raises:
-        click.UsageError: `html` is given: a graph has no session to report.
-    """
+def show_graph(
+    file: Path,
+    *,
+    as_json: bool,
+    top: int,
+    drawing: Path | None,
+    html: Path | None,
+    max_ops: int,
+    device: str | None,
+) -> None:
+    """Show, draw or run a Meganeura graph."""
     from jax_backend.cli import inspect_graph
 
-    if html is not None:
-        raise click.UsageError("--html: expected a recorded session; of a graph, --graph draws the operations")
     graph = load_graph(file)
     if drawing is not None:
         draw_ops(inspect_graph.live_ops(graph), drawing, max_ops)
-    else:
+    if html is not None:
+        write_graph_page(file, graph, html, device)
+    if drawing is None and html is None:
         summary = inspect_graph.summarise(graph)
         click.echo(msgspec.json.encode(summary).decode() if as_json else inspect_graph.report(summary, top))
+
+
+def write_graph_page(file: Path, graph: Graph, target: Path, device: str | None) -> None:
+    """Run a graph on zeros and write what became of it as a page."""
+    from jax_backend import devices
+
+    devices.prepare(device or "")
+    from ir.meganeura import program
+    from jax_backend.report_page import page
+    from jax_backend.session_report import graph_report
+
+    chosen = devices.find_device(device) if device else None
+    found = graph_report(file.name, program(graph).relative(), chosen)
+    target.write_text(page(found), encoding="utf-8")
+    click.echo(f"{target}: {found.operations} operations")
 
 
 def write_page(file: Path, target: Path, device: str | None) -> None:

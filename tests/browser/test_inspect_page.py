@@ -60,7 +60,7 @@ def test_it_lists_programs_and_runs_and_says_why(page: Page) -> None:
     page.locator("#programs .pick").nth(1).click()
     expect(page.locator("#program h3")).to_have_text("Program 1: 12 operations, 2 runs")
     expect(page.locator("#reason")).to_contain_text("f32[5,7] before, f32[3,7] now; pad to one shape")
-    expect(page.locator("#cut")).to_contain_text("a read, a sync or a collective follows; or a program of these")
+    expect(page.locator("#cut")).to_contain_text("a read, a sync, a collective or the end follows; or a program")
 
 
 def test_equal_layers_fold_and_each_round_can_be_seen(page: Page) -> None:

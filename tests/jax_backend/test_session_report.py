@@ -9,19 +9,23 @@ import jax
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import ir
 from ir.errors import IrError
+from ir.meganeura import Graph
+from ir.meganeura import program as graph_program
 from ir.segment import Rule
 from ir.stream import relativise
 from ir.wire.capture import read_messages
 from jax_backend import CapturingRecorder, Recorder
+from jax_backend.cli import cli
 from jax_backend.op_times import places, traced_seconds
 from jax_backend.repeats import Block, fold
 from jax_backend.report_page import page
-from jax_backend.session_report import Report, live_bytes, report
+from jax_backend.session_report import Report, graph_report, live_bytes, report
 from jax_backend.tensor import Tensor, TensorRecorder
 
 HLO = """HloModule jit_program
@@ -79,6 +83,25 @@ def test_a_session_is_told_by_programs_runs_and_rules(tmp_path: Path) -> None:
     assert program.ops[3].fields == [("rhs", "an argument")]
     # x (5, 7), four w (7, 7) and four b (1, 7) come in.
     assert program.memory["argument"] == 4 * (35 + 4 * (49 + 7)) + 4 * len(program.ops) // 4
+
+
+def test_a_meganeura_graph_is_one_program(tmp_path: Path) -> None:
+    graph = Graph()
+    x = graph.input("x", (2, 3))
+    for n in range(3):
+        x = graph.relu(graph.matmul(x, graph.parameter(f"w{n}", (3, 3))))
+    graph.set_outputs([x])
+    (tmp_path / "graph.json").write_bytes(graph.to_json())
+    target = tmp_path / "graph.html"
+    arguments = ["inspect", str(tmp_path / "graph.json"), "--html", str(target), "--device", "cpu"]
+    done = CliRunner().invoke(cli, arguments)
+    assert (done.exit_code, done.output) == (0, f"{target}: 6 operations\n")
+    found = graph_report("graph", graph_program(graph).relative())
+    (program,) = found.programs
+    assert [op.kind for op in program.ops] == ["MatMul", "Relu"] * 3
+    assert program.blocks == [Block(0, 2, 3, [0, 1])]
+    assert (program.runs, [run.rule for run in found.runs]) == (1, [Rule.END])
+    assert "Relu.5/" in program.hlo
 
 
 def test_what_a_read_cannot_give_is_told(tmp_path: Path) -> None:
