@@ -5,7 +5,7 @@ import inspect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -16,8 +16,10 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ir.meganeura.ops import kinds as meganeura_kinds  # noqa: E402
+from ir.meganeura.rules import checks  # noqa: E402
 from ir.op import Field, Op, Role, fields  # noqa: E402
 from ir.registry import forms, kinds  # noqa: E402
+from ir.shapes import rule_of  # noqa: E402
 from jax_backend.coverage import both, form_of  # noqa: E402
 from jax_backend.lowering import lowered_kinds, lowering_of  # noqa: E402
 from tests.cases import cases, families, meganeura_families  # noqa: E402
@@ -80,6 +82,7 @@ def pages() -> Iterator[tuple[str, str]]:
     for family in found:
         sources.add(place_of(family.kinds[0]).path)
         sources.update(place_of(lowering_of(kind)).path for kind in family.kinds if kind in lowered_kinds())
+        sources.update(place_of(shape_rule(kind, family)).path for kind in family.kinds)
         yield family.page, family_page(family, tested, notes)
     for path in sorted(sources):
         yield source_page(path), shown_source(path)
@@ -125,7 +128,8 @@ def kind_section(kind: type[Op], family: Family, rows: Sequence[OpCase], notes: 
     if family.ir == "burn":
         mine = [f"`{form.path}`" for form in forms().values() if form.kind is kind]
         lines += [f"- On the wire: {', '.join(mine)}"]
-    lines += [f"- Declared: {source_link(place_of(kind))}", f"- Lowered: {lowering_line(kind)}"]
+    lines += [f"- Declared: {source_link(place_of(kind))}", f"- Shapes: {function_line(shape_rule(kind, family))}"]
+    lines += [f"- Lowered: {lowering_line(kind)}"]
     lines += [f"- Tested: {tested_line(kind, rows)}"]
     if family.ir == "burn" and kind.__name__ in notes:
         lines += ["- Differs from Burn's backends:", *(f"    - {note}" for note in notes[kind.__name__])]
@@ -156,8 +160,19 @@ def lowering_line(kind: type[Op]) -> str:
     """The function that gives a kind its meaning."""
     if kind not in lowered_kinds():
         return "none: it moves no data of its own, or the recorder runs it between programs"
-    function = lowering_of(kind)
-    summary = (inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " ")
+    return function_line(lowering_of(kind))
+
+
+def shape_rule(kind: type[Op], family: Family) -> Callable[..., Any]:
+    """The function that gives the types of a kind's outputs."""
+    rule = rule_of(kind) if family.ir == "burn" else checks._rules[kind]
+    assert rule is not None
+    return rule
+
+
+def function_line(function: Callable[..., Any]) -> str:
+    """A function, where it is, and the first paragraph of its docstring."""
+    summary = _prose((inspect.getdoc(function) or "").partition("\n\n")[0].replace("\n", " "))
     return f"`{function.__name__}`, {source_link(place_of(function))}. {summary}"
 
 

@@ -63,7 +63,7 @@ def test_the_reference_has_a_section_for_every_kind(
 ) -> None:
     text = "\n".join(page for path, page in reference.items() if path.startswith(f"operations/{ir}/"))
     assert sorted(re.findall(r"^## (\w+) \{", text, re.MULTILINE)) == sorted(kind.__name__ for kind in known)
-    for line in ("Declared", "Lowered", "Tested"):
+    for line in ("Declared", "Shapes", "Lowered", "Tested"):
         assert text.count(f"\n- {line}: ") == len(known)
 
 
