@@ -137,5 +137,7 @@ def test_links_lead_somewhere(page: str) -> None:
     assert [t for t in targets if not ((ROOT / page).parent / t).exists()] == []
 
 
-def test_the_picture_is_small() -> None:
-    assert (ROOT / "docs/images/digits.png").stat().st_size < 300_000
+def test_pictures_are_small() -> None:
+    sizes = {p.name: p.stat().st_size for p in (ROOT / "docs/images").iterdir()}
+    assert {"digits.png", "inspect.png"} <= sizes.keys()
+    assert {name: size for name, size in sizes.items() if size > 300_000} == {}
