@@ -58,12 +58,22 @@ class Generator:
         rows = [self.prefill.output(n) for n in range(1, self.prefill.num_outputs)]
         self.decode.fill_caches(dict(zip(self._caches, rows, strict=True)))
         tokens = [likeliest(self.prefill.output(), len(prompt) - 1)]
-        for position in range(len(prompt), len(prompt) + count - 1):
-            self.decode.set_input("token_ids", tokens[-1])
-            self.decode.set_input("kv_pos", [position])
-            self.decode.step()
-            tokens.append(likeliest(self.decode.output(), 0))
+        position = jnp.full((1,), len(prompt), jnp.uint32)
+        for _ in range(count - 1):
+            token, position = decoded(self.decode, tokens[-1], position)
+            tokens.append(token)
         return tokens
+
+
+def decoded(session: Session, token: Array, position: Array) -> tuple[Array, Array]:
+    """One run of a decode graph on a token (1) at a position (1): the likeliest token (1) after it, and its position.
+
+    Nothing is waited for, and only programs go to the device: a number that Python sends costs a transfer.
+    """
+    session.set_input("token_ids", token)
+    session.set_input("kv_pos", position)
+    session.step()
+    return _next(session.output(), position)
 
 
 @jax.jit
@@ -71,3 +81,9 @@ def likeliest(logits: Array, row: Array) -> Array:
     """The token (1) with the largest of logits (rows, vocab) in a row."""
     chosen = jax.lax.dynamic_slice_in_dim(logits, row, 1)
     return jnp.argmax(chosen, axis=-1).astype(jnp.uint32)
+
+
+@jax.jit
+def _next(logits: Array, position: Array) -> tuple[Array, Array]:
+    """The likeliest token (1) of logits (1, vocab), and the position (1) after `position` (1)."""
+    return jnp.argmax(logits, axis=-1).astype(jnp.uint32), position + jnp.uint32(1)
