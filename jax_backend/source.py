@@ -1,6 +1,7 @@
 """A jaxpr as Python source that needs jax alone."""
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from keyword import iskeyword
@@ -15,6 +16,8 @@ _PLACE: Final = re.compile(r"([A-Z]\w*)\.(\d+)")
 _WIDE: Final = re.compile(r"\b(?:u?int64|float64|complex128)\b")
 _SHORT: Final = 64
 """Letters of an expression that goes into another one instead of getting a name."""
+_WIDTH: Final = 120
+"""Letters of a line of names."""
 _INLINED: Final = 6
 """Equations of an inner function that stands where it is called."""
 _FOLDED: Final = frozenset(
@@ -61,9 +64,10 @@ def module_source(
     for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
         scope.names[variable] = array_literal(np.asarray(value))
     scope.add(jaxpr)
-    body = [*scope.lines, f"return {scope.returned(jaxpr.outvars)}"]
+    returned = [scope.operand(v) for v in jaxpr.outvars]
+    body = [*scope.lines, f"return {returned[0]}" if len(returned) == 1 else f"return ({_listed(returned)})"]
     order = sorted(arguments.items(), key=lambda item: bool(item[1]))
-    signature = ", ".join(f"{identifier(n)}={default}" if default else identifier(n) for n, default in order)
+    signature = _listed([f"{identifier(n)}={default}" if default else identifier(n) for n, default in order])
     texts = [*body, *writer.functions, *(str(v.aval) for v in jaxpr.invars)]
     is_wide = any(_WIDE.search(text) for text in texts)
     return _module(identifier(name), signature, body, results, writer.functions, is_wide)
@@ -72,10 +76,10 @@ def module_source(
 def _module(
     name: str, signature: str, body: list[str], results: Sequence[str], functions: Iterable[str], is_wide: bool
 ) -> str:
-    text = "\n".join(f"    {line}" if line else "" for line in body)
-    doc = f'    """-> {", ".join(results)}."""'
+    doc = textwrap.fill(f'"""-> {", ".join(results)}."""', _WIDTH, initial_indent="    ", subsequent_indent="    ")
+    text = textwrap.indent("\n".join(body), "    ")
     if is_wide:  # 64-bit types are off by default
-        text = "    with jax.enable_x64(True):\n" + "\n".join(f"        {line}" if line else "" for line in body)
+        text = f"    with jax.enable_x64(True):\n{textwrap.indent(text, '    ')}"
     header = (
         _HEADER
         if "primitives." in text or any("primitives." in f for f in functions)
@@ -83,6 +87,12 @@ def _module(
     )
     inner = "".join(f"\n\n{function}\n" for function in functions)
     return f"{header}{inner}\n\ndef {name}({signature}):\n{doc}\n{text}\n"
+
+
+def _listed(items: Sequence[str]) -> str:
+    """Items between brackets: on one line where they fit, else one on each."""
+    line = ", ".join(items)
+    return line if len(line) <= _WIDTH - 20 else "\n" + "".join(f"    {item},\n" for item in items)
 
 
 class _Writer:
@@ -135,11 +145,6 @@ class _Scope:
                 continue
             self._comment(str(e.source_info.name_stack))
             self._equation(e, uses)
-
-    def returned(self, variables: Sequence[Any]) -> str:
-        """What a function returns: one value, or a tuple."""
-        shown = [self.operand(v) for v in variables]
-        return shown[0] if len(shown) == 1 else f"({''.join(f'{s}, ' for s in shown)})"
 
     def operand(self, variable: Any, *, weak: bool = False) -> str:
         """A variable or a literal as source; a number alone where the operator gives it its dtype (`weak`)."""

@@ -18,7 +18,7 @@ from jax_backend import record
 from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.function import Function
 from jax_backend.program import Program
-from tests.cases import cases, families
+from tests.cases import cases, families, meganeura_families
 from tests.test_every_op import custom_ops
 
 
@@ -57,7 +57,7 @@ def listed(results: Any) -> Sequence[Any]:
     return results if isinstance(results, tuple) else (results,)
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", [*families(), *meganeura_families()])
 def test_the_source_of_a_family_gives_what_the_interpreter_gives(family: str) -> None:
     program = family_program(family)
     source = load(program)
@@ -129,6 +129,16 @@ def test_the_source_of_a_batch_runs() -> None:
     batched = classifier().vmap({"x": 0}, size=3)
     xs = np.linspace(0, 2, 72, dtype=np.float32).reshape(3, 4, 6)
     np.testing.assert_allclose(load(batched)(xs, classifier().defaults["w"]), batched(xs), rtol=1e-5)
+
+
+def test_what_does_not_fit_a_line_stands_one_below_the_other() -> None:
+    with record() as tape:
+        many = [tape.input(f"an_input_with_a_long_name_{n}", (2,)) for n in range(6)]
+        outputs = [x * 2 for x in many]
+    program = tape.program(*outputs, name="wide")
+    assert max(map(len, program.to_python().splitlines())) <= 120
+    x = np.ones(2, np.float32)
+    np.testing.assert_array_equal(load(program)(*[x] * 6), [[2, 2]] * 6)
 
 
 def test_recorded_scalars_are_defaults_of_the_source() -> None:
