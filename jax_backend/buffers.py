@@ -24,6 +24,8 @@ class Buffers:
         self.leaves: Final = {leaf.name: leaf for leaf in leaves}
         self._device: Final = device
         self._arrays: dict[str, Array] = {}
+        self.num_set = 0
+        """How often one was set, so that whoever holds a list of them knows when to ask again."""
 
     def leaf(self, name: str) -> Leaf:
         """What a name stands for.
@@ -47,6 +49,7 @@ class Buffers:
         if copy or not isinstance(array, jax.Array) or array.devices() != {self._device}:
             array = jax.device_put(array, self._device, may_alias=False if copy else None)
         self._arrays[name] = array
+        self.num_set += 1
 
     def get(self, name: str) -> Array:
         """The array of one.
