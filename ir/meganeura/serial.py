@@ -12,6 +12,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Annotated, Any, Final, cast
 
 import msgspec
@@ -210,13 +211,15 @@ def _json_value(op: Op, key: str, value: Any) -> Any:
 
 
 def shortest(value: float) -> str:
-    """The fewest digits that give the f32 nearest to a finite `value` back, in the notation of Python.
+    """The fewest digits that give the f32 nearest to a finite `value` back, as `d.ddde-7`.
 
-    >>> shortest(0.1), shortest(2.0)
-    ('1e-01', '2e+00')
+    >>> shortest(0.1), shortest(2.0), shortest(4096193.25)
+    ('1e-1', '2e+0', '4.0961933e+6')
     """
     value = rounded(value)
-    texts = (f"{value:.{n}e}" for n in range(9))
+    exact = Decimal(value)
+    # Half goes up, as in Rust; Python's own formatting takes the even digit.
+    texts = (f"{Context(n + 1, ROUND_HALF_UP).plus(exact):.{n}e}" for n in range(9))
     return next(text for text in texts if rounded(float(text)) == value)
 
 

@@ -13,6 +13,7 @@ import re
 from array import array
 from collections.abc import Iterable
 from typing import Any, Final, cast
+from unicodedata import category
 
 import msgspec
 
@@ -71,7 +72,11 @@ def debug(value: Any) -> str:
 
 
 def _escaped(char: str) -> str:
-    return _ESCAPES.get(char) or (char if char.isprintable() else f"\\u{{{ord(char):x}}}")
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    # A mark that joins the character before it would hide in the quote, so Rust escapes it.
+    is_shown = char.isprintable() and category(char) not in ("Mn", "Me")
+    return char if is_shown else f"\\u{{{ord(char):x}}}"
 
 
 def float_debug(value: float) -> str:

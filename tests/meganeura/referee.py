@@ -115,6 +115,10 @@ class Referee:
         """
         return self._ask({"graph": msgspec.Raw(graph), "passes": passes, "run": None}, "graph")
 
+    def text(self, graph: bytes) -> str:
+        """The graph as Rust prints it."""
+        return self._ask({"graph": msgspec.Raw(graph), "passes": [], "run": None, "text": True}, "text")
+
     def run(
         self, graph: bytes, parameters: Values, steps: Sequence[Step], *, passes: Sequence[Pass] = ()
     ) -> list[State]:

@@ -1,7 +1,9 @@
 """Random graphs through the crate's passes and ours: the same graph comes out, or both refuse."""
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from random import Random
 
 import pytest
 
@@ -24,6 +26,27 @@ PASSES: dict[Pass, Callable[[Graph], Graph]] = {
 def asked() -> Iterator[Referee]:
     with Referee() as asked:
         yield asked
+
+
+def odd_graph(seed: int) -> Graph:
+    """Leaves with names of any characters, and constants of any bits."""
+    g, rng = Graph(), Random(seed)
+    ranges = [(0, 0x7F), (0xA0, 0x17F), (0x300, 0x36F), (0x3040, 0x30FF), (0x1F300, 0x1F64F), (0xE000, 0xE0FF)]
+    for _ in range(20):
+        name = "".join(chr(rng.randint(*rng.choice(ranges))) for _ in range(rng.randrange(8)))
+        rng.choice((g.input, g.parameter, g.input_u32))(name, [rng.randrange(5) for _ in range(rng.randrange(4))])
+        g.constant(array("f", rng.randbytes(4 * 9)), [9])
+        g.constant([rng.choice((1, -1)) * rng.randrange(10**7) * 10.0 ** rng.randrange(-30, 20)], [1])
+    g.set_outputs(rng.choices(range(60), k=3))
+    return g
+
+
+def test_the_text_of_a_graph_is_the_crates(asked: Referee) -> None:
+    for seed in range(GRAPHS):
+        for graph in (random_graph(seed), odd_graph(seed)):
+            text = asked.text(graph.to_msgpack())
+            assert str(graph) == text, f"seed {seed}"
+            assert str(Graph.parse(text)) == text, f"seed {seed}"
 
 
 def crates(asked: Referee, graph: Graph, name: Pass) -> bytes | None:

@@ -30,6 +30,7 @@ from tests.meganeura_ir.rust_graphs import names, rust_graph
         (10000.0, "10000.0"),
         (123456.79, "123456.79"),
         (16777216.0, "16777216.0"),
+        (4096193.25, "4096193.3"),
         (math.nan, "NaN"),
         (math.inf, "inf"),
         (-math.inf, "-inf"),

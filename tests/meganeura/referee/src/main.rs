@@ -6,8 +6,8 @@
 //! order, flushed at once. Both are frames: a little-endian u32 length, then that many bytes of msgpack, structs as
 //! maps or as arrays. The end of input ends the process.
 //!
-//! A request is `{"graph": graph, "passes": [name, ..], "run": run or nil}`: the passes are applied to the graph, and
-//! the result is compiled as it is and run, or, without a run, answered.
+//! A request is `{"graph": graph, "passes": [name, ..], "run": run or nil, "text": bool}`: the passes are applied to
+//! the graph, and the result is compiled as it is and run, or, without a run, answered, as its text if asked.
 //!
 //! | field | content |
 //! |---|---|
@@ -21,6 +21,7 @@
 //! | answer | meaning |
 //! |---|---|
 //! | `{"graph": bytes}` | what the passes made, as msgpack, structs as arrays |
+//! | `{"text": text}` | the same as `Display` shows it |
 //! | `{"steps": [{"outputs": [bytes, ..], "parameters": {name: bytes}, "gradients": {name: bytes}}, ..]}` | after each step |
 //! | `{"panic": {"message", "location"}}` | Meganeura gave up |
 //! | `{"invalid": text}` | the request does not decode |
@@ -63,12 +64,15 @@ struct Request {
     graph: Record,
     passes: Vec<Pass>,
     run: Option<Run>,
+    #[serde(default)]
+    text: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
     Graph(ByteBuf),
+    Text(String),
     Steps(Vec<State>),
     Panic(Panic),
     Invalid(String),
@@ -85,6 +89,7 @@ impl Request {
         let graph = passes::apply(Graph::from(self.graph), &self.passes);
         match self.run {
             Some(run) => Answer::Steps(run.on(&graph)),
+            None if self.text => Answer::Text(graph.to_string()),
             None => Answer::Graph(ByteBuf::from(packed(&Record::from(&graph)))),
         }
     }
