@@ -1,7 +1,9 @@
 """The part of `burn-xla run` for Meganeura graphs: leaves from files, outputs on the screen or into files."""
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +43,8 @@ def run_graph_file(
     session = Session(graph, compat=options.compat, device=device, precision=precision, store=store)
     zeros = fill(session, options)
     began = time.perf_counter()
+    with waiting(f"compiling {len(graph.ops())} nodes"):
+        session.programs.prepare()
     session.step()
     outputs = [session.read_output(n) for n in range(session.num_outputs)]
     elapsed_s = time.perf_counter() - began
@@ -57,6 +61,18 @@ def run_graph_file(
         "total_s": round(elapsed_s, 3),
     }
     click.echo(as_json_text(outputs, summary) if as_json else as_text(outputs, summary))
+
+
+@contextmanager
+def waiting(what: str) -> Generator[None]:
+    """Say what is going on, on stderr, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
 
 
 def fill(session: "Session", options: GraphOptions) -> list[str]:

@@ -1,4 +1,7 @@
-"""Lowerings of `ir.meganeura.ops.attention`: the attention of Burn's lowering, on one sequence and masks of its own."""
+"""Lowerings of `ir.meganeura.ops.attention`: the attention of Burn's lowering, on one sequence and masks of its own.
+
+cuDNN's fused attention takes halves alone, and Meganeura's numbers are float32.
+"""
 
 from functools import partial
 from typing import NamedTuple
