@@ -7,6 +7,7 @@ stack: `program.grad().vmap(0, size=8).compile()`.
 Promise: pure; the result depends on the arguments only, and no global switch of jax is touched.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer  # pyright: ignore[reportAttributeAccessIssue]
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from ir.errors import DTypeError, ShapeError, StreamError
@@ -27,12 +29,13 @@ from jax_backend.optimize_report import report as optimized
 from jax_backend.source import identifier, module_source
 from jax_backend.source_rules import literal
 from jax_backend.types import Array, Device
-from jax_backend.values import SEED, Arguments, Results, Value, Without, conformed, sole, with_axis
+from jax_backend.values import SEED, Arguments, Results, Value, Without, advanced, conformed, sole, with_axis
 
 Body: TypeAlias = Callable[[dict[str, Any]], Results]
 Axes: TypeAlias = "int | Mapping[str, int]"
 Specs: TypeAlias = Mapping[str, PartitionSpec]
 
+_WIDE: Final = re.compile(r":(?:[iuf]64|c128)\[")
 PLATFORMS: Final = ("cpu", "cuda", "tpu")
 
 
@@ -124,8 +127,11 @@ class Function:
 
     def run(self, *inputs: Any, **named: Any) -> Results:
         """The results by name; arguments and errors as in a call."""
+        is_on = bool(jax.config.read("jax_enable_x64"))
         with jax.enable_x64(True):
-            return self._jitted(self._moving(self.bind(*inputs, **named)))
+            arguments = self._moving(self.bind(*inputs, **named))
+            is_traced = any(isinstance(a, Tracer) for a in arguments.values())
+            return self._scoped(arguments) if is_traced and not is_on and self._is_wide else self._jitted(arguments)
 
     def _moving(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """`arguments` without the slice starts that have their recorded values: these are constants of the code."""
@@ -163,6 +169,26 @@ class Function:
     @cached_property
     def _jitted(self) -> Callable[[dict[str, Any]], Results]:
         return jax.jit(self._body, **self._form.jit)
+
+    @cached_property
+    def _is_wide(self) -> bool:
+        """It computes with 64-bit types somewhere."""
+        return _WIDE.search(str(self.jaxpr())) is not None
+
+    @cached_property
+    def _scoped(self) -> Callable[[dict[str, Any]], Results]:
+        """The function for transforms of a caller without 64-bit types: its backward pass has them all the same.
+
+        JAX transposes outside of the scope in which it traced. Forward differentiation raises there.
+        """
+
+        def backward(arguments: dict[str, Any], cotangents: Results) -> tuple[dict[str, Any]]:
+            with jax.enable_x64(True):
+                return jax.vjp(self._jitted, arguments)[1](cotangents)
+
+        function = jax.custom_vjp(self._jitted)
+        function.defvjp(lambda arguments: (self._jitted(arguments), arguments), backward)
+        return function
 
     def _avals(
         self, sharding: jax.sharding.Sharding | None = None, moving: Sequence[str] = ()
@@ -264,7 +290,7 @@ class Function:
                 results = self._body(fixed | state | now)
                 following = {name: results[out] for name, out in carry.items()}
                 if moves_seed:
-                    following[SEED] = state[SEED].at[2].add(draws)
+                    following[SEED] = advanced(state[SEED], draws)
                 return following, {name: a for name, a in results.items() if name not in carry.values()}
 
             moves_seed = SEED in arguments and SEED not in over

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -73,6 +74,12 @@ def seed_words(seed: int, draws: int = 0) -> np.ndarray:
     [5, 1, 3, 0]
     """
     return np.array([seed % _WORD, seed // _WORD % _WORD, draws % _WORD, draws // _WORD % _WORD], np.uint32)
+
+
+def advanced(state: Array, draws: np.uint32) -> Array:
+    """The state of random numbers after `draws` more draws."""
+    low = state[2] + draws
+    return jnp.stack([state[0], state[1], low, state[3] + (low < draws).astype(jnp.uint32)])
 
 
 def conformed(where: str, value: Value, given: Any) -> Any:

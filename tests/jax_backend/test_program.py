@@ -18,8 +18,10 @@ from ir.errors import DTypeError, ShapeError, StreamError
 from ir.meganeura import Graph
 from ir.slices import SliceRange
 from ir.stream import relativise
+from jax_backend import record
 from jax_backend.interpreter import OperationError
 from jax_backend.program import Program
+from jax_backend.values import advanced, seed_words
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 W = np.array([[1, 0], [2, -1], [0.5, 3]], np.float32)
@@ -219,6 +221,29 @@ def test_a_recorded_scalar_has_a_gradient() -> None:
 def test_an_output_of_one_element_is_a_loss() -> None:
     w, g = np.array([1, 2, 3], np.float32), np.ones(3, np.float32)
     np.testing.assert_array_equal(step().grad("loss", wrt="w")(w, g), 2 * w)
+
+
+def test_a_program_is_a_function_to_jax() -> None:
+    """Where 64-bit types are off, as they are by default, although the look-up of rows has 64-bit indices."""
+    with record() as tape:
+        weights, rows = tape.input("weights", (5, 3)), tape.input("rows", (2, 4), I32)
+        total = (weights.embedding(rows) * 2.0).sum()
+    program = tape.program(total)
+    with jax.enable_x64(False):
+        table, places = jnp.ones((5, 3)), jnp.array([[0, 0, 0, 1], [1, 4, 4, 4]], jnp.int32)
+        np.testing.assert_array_equal(jax.jit(program)(table, places), [48])
+        gradient = jax.grad(lambda w: program(w, places)[0])(table)
+        np.testing.assert_array_equal(gradient[:, 0], [6, 4, 0, 0, 6])
+        assert gradient.dtype == jnp.float32
+        many = jax.vmap(program, in_axes=(0, None))(jnp.stack([table, 2 * table]), places)
+        np.testing.assert_array_equal(many[:, 0], [48, 96])
+        narrow = jax.hessian(lambda w: affine()(jnp.asarray(X), w).sum())(jnp.asarray(W))
+        np.testing.assert_array_equal(narrow, np.zeros((3, 2, 3, 2)))
+
+
+def test_draws_beyond_one_word_are_counted() -> None:
+    state = jnp.asarray(seed_words(5, 2**32 - 1))
+    assert advanced(state, np.uint32(3)).tolist() == seed_words(5, 2**32 + 2).tolist()
 
 
 def test_a_batch_runs_at_once() -> None:
