@@ -143,6 +143,18 @@ def progress(epochs: int) -> Generator[Callable[["Epoch"], None]]:
         yield lambda epoch: bar.update(task, advance=1, loss=epoch.loss, accuracy=epoch.accuracy)
 
 
+@contextmanager
+def waiting(what: str) -> Generator[None]:
+    """Say on stderr, if that is a terminal, what takes so long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 def counts(recorder: "Recorder", epochs: list["Epoch"], times: list[float], test: "Digits") -> dict[str, Any]:
     """What was learned, and what it took; speed without the first epoch, which compiles, if there are more."""
     stats, cache = recorder.stats, recorder.cache.stats
@@ -230,7 +242,8 @@ def search(
     embedder = Embedder(model, device=chosen, store=None if no_cache else disk_cache.enable())
     lines = SENTENCES if sentences is None else [line.strip() for line in sentences if line.strip()]
     began = time.perf_counter()
-    hits = ranked(embedder, query, lines)
+    with waiting("embedding; what was not compiled before takes some seconds"):
+        hits = ranked(embedder, query, lines)
     elapsed = time.perf_counter() - began
     sessions = embedder.sessions.values()
     compile_s = sum(s.programs.compile_s for s in sessions)
