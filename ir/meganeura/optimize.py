@@ -10,8 +10,8 @@ joined, and compared with it node by node. Old ids stay; a node that a fusion sw
 | `SwiGLU(MatMul,MatMul)` | both products read one input, and weights of equal shape; they get a joint parameter |
 | `GroupNorm+Silu` | the norm is read by silu alone; for inference, since its gradient is made of more nodes |
 
-By default a node that is an output, or that its reader reads twice, is never swallowed, and joint weights are made of
-parameters only; with `compat="0.2"` they are, as in Meganeura 0.2.
+By default a node that is an output, that its reader reads twice, or that a cache write parts from it, is never
+swallowed, and joint weights are made of parameters only; with `compat="0.2"` they are, as in Meganeura 0.2.
 """
 
 import time
@@ -24,6 +24,7 @@ from msgspec import Struct
 from ir.meganeura.graph import Graph
 from ir.meganeura.node import Node, attributes_of
 from ir.meganeura.ops.elementwise import Add, Mul, Sigmoid, Silu, SwiGLU, SwiGLUConcat
+from ir.meganeura.ops.indexing import CacheWrite
 from ir.meganeura.ops.leaf import Nop, Parameter
 from ir.meganeura.ops.linear import (
     FusedMatMulAdd,
@@ -103,6 +104,7 @@ class _Rewriter:
         self.graph: Final = graph
         self.compat: Final = compat
         self._kept: set[NodeId] = set() if compat else set(graph.outputs())
+        self._writes = [n.id for n in graph.nodes() if isinstance(n.op, CacheWrite)]
         self._readers: list[set[NodeId]] = [set() for _ in graph.ops()]
         for node in graph.nodes():
             if not isinstance(node.op, Nop):
@@ -120,7 +122,10 @@ class _Rewriter:
         """Whether node `id` may be deleted once its only reader, `reader`, has what it is made of."""
         if id in self._kept or self._readers[id] != {reader}:
             return False
-        return bool(self.compat) or self.graph.node(reader).inputs.count(id) == 1
+        if self.compat:
+            return True
+        crossed = any(id < write < reader for write in self._writes)  # the reader would read another cache
+        return not crossed and self.graph.node(reader).inputs.count(id) == 1
 
     def everywhere(self, fuse: Fusion) -> list[tuple[str, NodeId]]:
         """Try a rule at every node there is now; the rule's name and the node, where it fired."""

@@ -8,13 +8,14 @@ the end is a result of the program, for the next run to start from.
 Promise: no operation of a program has an effect, and every result is made by one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ir.errors import IrError, StreamError
+from ir.meganeura.buffers import owners
 from ir.meganeura.core import GraphCore
 from ir.meganeura.node import out_tensor, reading
 from ir.meganeura.ops.attention import CausalAttention, CausalAttentionRoPE
@@ -71,7 +72,7 @@ def program(graph: GraphCore, compat: Compat = None) -> GraphProgram:
     wanted = [*graph.outputs(), *(n for n, op in enumerate(ops) if isinstance(op, CacheWrite))]
     if not wanted:
         raise StreamError("the graph has no outputs; say which nodes are results with `set_outputs`")
-    builder = _Builder(len(ops))
+    builder = _Builder(len(ops), owners(ops))
     for id in in_order(ops, sorted(set(wanted))):
         op = ops[id]
         try:
@@ -130,12 +131,11 @@ def _as_run(op: Op) -> Op:
 class _Builder:
     """Takes nodes in order and follows what their buffers hold."""
 
-    def __init__(self, fresh: int) -> None:
+    def __init__(self, fresh: int, owner: Mapping[NodeId, NodeId]) -> None:
         self._ops: list[Op] = []
         self._leaves: list[Leaf] = []
         self._fresh = fresh
-        self._buffer: dict[NodeId, NodeId] = {}
-        """The node whose buffer an alias shares."""
+        self._owner = owner
         self._written: dict[NodeId, TensorIr] = {}
         """What each buffer that was written to holds now."""
 
@@ -145,11 +145,8 @@ class _Builder:
             self._leaves.append(op)
             return
         now = map_operands(op, lambda field, tensor: tensor if field.is_output else self._now(tensor))
-        if isinstance(op, CacheWrite | Identity):
-            source = op.cache if isinstance(op, CacheWrite) else op.x
-            buffer = self._buffer[op.out.id.value] = self._buffer.get(source.id.value, source.id.value)
-            if isinstance(op, CacheWrite):
-                self._written[buffer] = reading(op.out)
+        if isinstance(op, CacheWrite):
+            self._written[self._owner[op.out.id.value]] = reading(op.out)
         self._ops.append(now)
 
     def finish(self, outputs: Sequence[TensorIr]) -> GraphProgram:
@@ -166,7 +163,7 @@ class _Builder:
 
     def _now(self, tensor: TensorIr) -> TensorIr:
         """What a read of `tensor` gives at this point."""
-        held = self._written.get(self._buffer.get(tensor.id.value, tensor.id.value))
+        held = self._written.get(self._owner.get(tensor.id.value, tensor.id.value))
         if held is None or held.id == tensor.id:
             return tensor
         return held if held.shape == tensor.shape else self._reshaped(held, tensor)

@@ -1,11 +1,14 @@
 """Nodes in topological order with new ids. Source: meganeura 0.2 `graph.rs`, `Graph::toposort`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ir.errors import StreamError
+from ir.meganeura.buffers import ordered_pairs
 from ir.meganeura.node import Node, inputs_of
 from ir.meganeura.ops.attention import AttentionGrad
+from ir.meganeura.ops.indexing import CacheWrite
 from ir.meganeura.ops.leaf import Nop
+from ir.meganeura.program import in_order
 from ir.meganeura.types import Compat, NodeId
 from ir.op import Op
 
@@ -14,6 +17,7 @@ def order_of(ops: Sequence[Op], compat: Compat = None) -> list[NodeId]:
     """The ids of the nodes that are not deleted: leaves first, then each node once its last input has come.
 
     Nodes that become ready at once keep the order of their inputs; one that reads a node twice waits for it twice.
+    Reads and writes of one cache keep the order that they have; with `compat="0.2"` only as far as inputs tell.
 
     Raises:
         StreamError: a node reads a deleted one, or nodes read each other in a circle. With `compat="0.2"` those nodes
@@ -34,6 +38,10 @@ def order_of(ops: Sequence[Op], compat: Compat = None) -> list[NodeId]:
                     continue
             waits[n] += 1
             readers[read].append(n)
+    if compat is None:
+        for first, second in _effects(ops):
+            waits[second] += 1
+            readers[first].append(second)
     ready = [n for n in range(len(ops)) if n not in deleted and waits[n] == 0]
     for n in ready:
         for reader in readers[n]:
@@ -44,6 +52,14 @@ def order_of(ops: Sequence[Op], compat: Compat = None) -> list[NodeId]:
         stuck = [f"%{n}" for n, left in enumerate(waits) if left > 0]
         raise StreamError(f"toposort: nodes {', '.join(stuck)} read each other in a circle")
     return ready
+
+
+def _effects(ops: Sequence[Op]) -> Iterable[tuple[NodeId, NodeId]]:
+    """What must keep its order because of a `CacheWrite`."""
+    if not any(isinstance(op, CacheWrite) for op in ops):
+        return ()
+    kept = [n for n, op in enumerate(ops) if not isinstance(op, Nop)]
+    return ordered_pairs(ops, list(in_order(ops, kept)))
 
 
 def kept_inputs(op: Op, number: dict[NodeId, NodeId]) -> list[NodeId]:
