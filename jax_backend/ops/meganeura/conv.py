@@ -67,13 +67,19 @@ def _correlate(op: Conv) -> Callable[[Array, Array], Array]:
 
     Unlike Burn's, its padding takes no part in products: an infinite weight that meets only padding adds nothing.
     """
+    padding = [(op.padding_h, op.padding_h), (op.padding_w, op.padding_w)]
+    # Otherwise the adjoint by x has an axis with a window of 2, a dilation of 2 and no padding. When XLA's CPU compiler
+    # swaps its operands, it takes that axis for groups and aborts the process (jaxlib 0.10.2).
+    pad_before = op.stride == 2 and (2, 1) in ((op.kernel_h, op.padding_h), (op.kernel_w, op.padding_w))
 
     def correlate(x: Array, kernel: Array) -> Array:
+        if pad_before:
+            x = lax.pad(x, const(0, x), [(0, 0, 0), (0, 0, 0), *((*edges, 0) for edges in padding)])
         return lax.conv_general_dilated(
             x,
             kernel,
             (op.stride, op.stride),
-            [(op.padding_h, op.padding_h), (op.padding_w, op.padding_w)],
+            [(0, 0), (0, 0)] if pad_before else padding,
             dimension_numbers=("NCHW", "OIHW", "NCHW"),
             precision=dot_precision(op.out.dtype),
         )

@@ -26,6 +26,7 @@ CONVS = {
     "strided-drops-the-rest": (2, conv(2, 6, 7, 3, 3, 2, 2, 0, 1)),
     "pointwise": (3, conv(5, 2, 3, 4, 1, 1, 1, 0, 0)),
     "one-dimensional": (1, conv(2, 7, 1, 3, 3, 1, 2, 1, 0)),
+    "stride-that-aborted-xla": (3, conv(1, 8, 5, 2, 2, 3, 2, 1, 0)),
     "stride-beyond-kernel": (1, conv(1, 7, 7, 2, 2, 2, 3, 0, 0)),
 }
 
