@@ -267,7 +267,7 @@ class Recording:
 
     def values_at(self, place: int, ids: Iterable[int], recorder: Recorder | None = None) -> dict[int, Any]:
         """The arrays of `ids` after `place` operations of the session, which runs up to there."""
-        recorder = recorder or Recorder(seed=self.seed_at(place))
+        recorder = recorder or Recorder(seed=self.seed_at(0))
         wanted = set(ids)
         for id, data in self.data.items():
             recorder.register_tensor_data_id(id, data)

@@ -127,6 +127,13 @@ def test_random_numbers_are_those_of_the_session(tmp_path: Path) -> None:
     assert [(s.start, s.stop, s.reason) for s in recording.spans()] == [(0, 2, "seed"), (2, 3, "end")]
 
 
+def test_random_numbers_before_a_seed_do_not_depend_on_it(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, draw(0), Seed(9), draw(1))
+    whole = recording.values_at(2, [0, 1])
+    np.testing.assert_array_equal(recording.program(slice(0, 1))(), whole[0])
+    np.testing.assert_array_equal(recording.program(slice(1, 2))(), whole[1])
+
+
 def test_the_programs_of_a_session_give_what_was_recorded() -> None:
     """Burn's own answers to the first and the last read of the training of a classifier."""
     recording = Recording.load(MLP)
