@@ -2,28 +2,11 @@
 
 import gzip
 import os
-import re
 import zlib
-from typing import Final
 
 from ir.errors import WireError
+from ir.formats import GZIP
 from ir.meganeura.graph import Graph
-
-_GZIP: Final = b"\x1f\x8b"
-_JSON: Final = re.compile(rb'\s*\{\s*"(nodes|outputs|derived_params)"')
-_MSGPACK: Final = re.compile(rb"\x93[\x90-\x9f\xdc\xdd]|\x83\xa5nodes")
-"""An array of three that begins with an array, or a map of three that begins with the nodes."""
-
-
-def is_graph_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file looks like a graph, by its first bytes; recorded sessions do not.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    with open(path, "rb") as file:
-        head = file.read(256)
-    return head.startswith(_GZIP) or any(form.match(head) for form in (_JSON, _MSGPACK))
 
 
 def load_graph(path: str | os.PathLike[str]) -> Graph:
@@ -36,7 +19,7 @@ def load_graph(path: str | os.PathLike[str]) -> Graph:
     """
     with open(path, "rb") as file:
         content = file.read()
-    if content.startswith(_GZIP):
+    if content.startswith(GZIP):
         try:
             content = gzip.decompress(content)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:

@@ -6,15 +6,18 @@ Imports no jax, unless it is to run the session for `--html`.
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from ir.meganeura import Graph
-from ir.meganeura.files import is_graph_file, load_graph
+from ir.formats import is_graph_file
 from ir.op import Op
 from jax_backend.cli.text import size, table
 from jax_backend.inspection import Summary, operations, summarise
+
+if TYPE_CHECKING:
+    from ir.meganeura import Graph
 
 
 @click.command()
@@ -123,6 +126,7 @@ def show_graph(
     device: str | None,
 ) -> None:
     """Show, draw or run a Meganeura graph."""
+    from ir.meganeura.files import load_graph
     from jax_backend.cli import inspect_graph
 
     graph = load_graph(file)
@@ -135,7 +139,7 @@ def show_graph(
         click.echo(msgspec.json.encode(summary).decode() if as_json else inspect_graph.report(summary, top))
 
 
-def write_graph_page(file: Path, graph: Graph, target: Path, device: str | None) -> None:
+def write_graph_page(file: Path, graph: "Graph", target: Path, device: str | None) -> None:
     """Run a graph on zeros and write what became of it as a page."""
     from jax_backend import devices
 

@@ -11,11 +11,11 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from ir.meganeura import Compat
-from ir.meganeura.files import is_graph_file, load_graph
+from ir.formats import is_graph_file
 from jax_backend.cli.text import plain
 
 if TYPE_CHECKING:
+    from ir.meganeura import Compat
     from jax_backend.cache import ProgramCache
     from jax_backend.check import Outcome
     from jax_backend.recorder import Recorder
@@ -64,7 +64,7 @@ def command(
     no_cache: bool,
     inputs: tuple[str, ...],
     weights: Path | None,
-    compat: Compat,
+    compat: "Compat",
     save: Path | None,
 ) -> None:
     """Run FILE and print what it reads, or gives.
@@ -86,6 +86,7 @@ def command(
     chosen = devices.find_device(device) if device else None
     products = jax.lax.Precision[precision.upper()]
     if is_graph:
+        from ir.meganeura.files import load_graph
         from jax_backend.cli.run_graph import GraphOptions, run_graph_file
 
         options = GraphOptions(inputs, weights, compat, save)

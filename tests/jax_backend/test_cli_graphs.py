@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from ir.formats import is_graph_file
 from ir.meganeura import Graph
-from ir.meganeura.files import is_graph_file, load_graph
+from ir.meganeura.files import load_graph
 from tests.jax_backend.test_cli import invoke
 
 X = np.float32([[1, -2, 3], [0.5, 4, -1]])
