@@ -8,7 +8,7 @@ session = Session(model.graph)
 load_weights(session, model, Weights("SmolLM2-135M"))
 """
 
-from jax_backend.models import bert, decoder, layers, resnet, whisper
+from jax_backend.models import bert, decoder, layers, resnet, vit, whisper
 from jax_backend.models.generation import Generator
 from jax_backend.models.parameters import MissingWeights, Model, Weights, load_weights, num_values
 
@@ -23,5 +23,6 @@ __all__ = [
     "load_weights",
     "num_values",
     "resnet",
+    "vit",
     "whisper",
 ]

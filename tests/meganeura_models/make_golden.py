@@ -8,7 +8,8 @@ holds the function itself. Its metadata has the versions and, per model, the con
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import reduce
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,20 +22,25 @@ from tests.meganeura_models.weights import token_ids, waves, weights
 GOLDEN = Path(__file__).with_name("golden.safetensors")
 
 
-def filled(model: Any) -> tuple[Any, dict[str, list[int]]]:
-    """The model in float64 with our weights, and the shape of every tensor that it has of its own."""
+def filled(model: Any, in_files: Mapping[str, str] | None = None) -> tuple[Any, dict[str, list[int]]]:
+    """The model in float64 with our weights, and the shape of every tensor that it has of its own.
+
+    `in_files` are parts of names as torch has them, and what stands there in published files.
+    """
     import torch
 
     if hasattr(model, "tie_weights"):
         model.tie_weights()
+    names: dict[str, str] = {}
     shapes: dict[str, list[int]] = {}
     seen: set[int] = set()
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and tensor.data_ptr() not in seen:
             seen.add(tensor.data_ptr())
-            shapes[name] = list(tensor.shape)
-    given = {name: torch.from_numpy(value) for name, value in weights(shapes).items()}
-    model.load_state_dict(given, strict=False)
+            names[name] = reduce(lambda n, part: n.replace(*part), (in_files or {}).items(), name)
+            shapes[names[name]] = list(tensor.shape)
+    made = weights(shapes)
+    model.load_state_dict({name: torch.from_numpy(made[names[name]]) for name in names}, strict=False)
     return model.double().eval(), shapes
 
 
@@ -133,6 +139,29 @@ def bert() -> Case:
     return {"hidden": hidden, "embedding": torch.nn.functional.normalize(hidden.mean(0), dim=0)}, shapes
 
 
+def vit() -> Case:
+    """States and logits of an image of 4 x 4 patches."""
+    import torch
+    import transformers
+
+    config = transformers.ViTConfig(
+        hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=80, image_size=20, patch_size=5,
+        num_labels=7, hidden_act="gelu", layer_norm_eps=1e-12, attn_implementation="eager",
+    )  # fmt: skip
+    in_files = {
+        "vit.layers.": "vit.encoder.layer.",
+        "attention.o_proj": "attention.output.dense",
+        "attention.q_proj": "attention.attention.query",
+        "attention.k_proj": "attention.attention.key",
+        "attention.v_proj": "attention.attention.value",
+        "mlp.fc1": "intermediate.dense",
+        "mlp.fc2": "output.dense",
+    }
+    model, shapes = filled(transformers.ViTForImageClassification(config), in_files)
+    image = torch.from_numpy(waves((1, 3, 20, 20))).double()
+    return {"logits": model(image).logits, "states": model.vit(image).last_hidden_state[0]}, shapes
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "llama": llama,
     "mistral": mistral,
@@ -140,6 +169,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "resnet_bottleneck": lambda: resnet("Bottleneck"),
     "whisper": whisper,
     "bert": bert,
+    "vit": vit,
 }
 
 

@@ -23,6 +23,7 @@ from jax_backend.models import (
     load_weights,
     num_values,
     resnet,
+    vit,
     whisper,
 )
 from tests.meganeura_ir.rust_graphs import rust_graph
@@ -105,6 +106,13 @@ def test_bert_has_the_states_of_transformers_whatever_the_padding_holds() -> Non
     session.set_input("token_ids", [*tokens, 66, 65, 64, 63])
     session.step()
     np.testing.assert_array_equal(session.read_output(0), embedding)
+
+
+def test_vit_has_the_states_and_logits_of_transformers() -> None:
+    config = vit.ViTConfig(48, 2, 4, 80, image_size=20, patch_size=5, num_labels=7)
+    session = ran(vit.build_graph(config), "vit", image=waves((3, 20, 20)))
+    assert_close(session.read_output(0), "vit.logits")
+    assert_close(session.read_output(1), "vit.states")
 
 
 SMOLLM2 = replace(decoder.SMOLLM2_135M, rope_theta=1e4)
