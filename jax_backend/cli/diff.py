@@ -15,13 +15,28 @@ if TYPE_CHECKING:
     from jax_backend.recording import Recording
     from jax_backend.sides import Side
 
+HELP = """Run FILE twice, operation by operation, and find the first whose output differs; exit 1 if there is one.
+
+Or run FILE and OTHER, two sessions of the same operations.
+
+\b
+A side is
+  eager            each operation by itself
+  compiled         the programs that a session is cut into
+  f64              each operation by itself, all floats in float64
+  recorded         the answers in the file
+  ws://host:port   a running server: Burn's own, or burn-xla serve
+and cpu, gpu, tpu or the number of a device may stand in front: gpu+compiled.
+
+What leads to the difference is cut to a small session with the answer that the right side gives.
+"""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(help=HELP)
 @click.argument("file", type=FILE)
 @click.argument("other", type=FILE, required=False)
-@click.option("--left", default="eager", show_default=True, help="How FILE runs: see below.")
+@click.option("--left", default="eager", show_default=True, help="How FILE runs: a side, as above.")
 @click.option("--right", default=None, help="What it is held against; default: compiled, and as FILE for OTHER.")
 @click.option("--nan", is_flag=True, help="Find the first operation that makes a NaN or an infinity instead.")
 @click.option("--skip-infinities", is_flag=True, help="With --nan: a NaN alone counts.")
@@ -43,21 +58,7 @@ def command(
     seconds: float,
     as_json: bool,
 ) -> None:
-    r"""Run FILE twice, operation by operation, and find the first whose output differs; exit 1 if there is one.
-
-    Or run FILE and OTHER, two sessions of the same operations.
-
-    \b
-    A side is
-      eager            each operation by itself
-      compiled         the programs that a session is cut into
-      f64              each operation by itself, all floats in float64
-      recorded         the answers in the file
-      ws://host:port   a running server: Burn's own, or burn-xla serve
-    and cpu, gpu, tpu or the number of a device may stand in front: gpu+compiled.
-
-    What leads to the difference is cut to a small session with the answer that the right side gives.
-    """
+    """See `HELP`."""
     if nan and (other or right):
         raise click.UsageError("--nan looks at one side: leave out OTHER and --right")
     mine, theirs = sides(left, None if nan else right or (left if other else "compiled"))
