@@ -13,7 +13,19 @@ import msgspec
 
 from jax_backend.cli.text import size
 
-REQUIRED: Final = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "optax", "picows", "safetensors", "click", "rich")
+REQUIRED: Final = (
+    "jax",
+    "jaxlib",
+    "flatbuffers",
+    "ml_dtypes",
+    "msgspec",
+    "numpy",
+    "optax",
+    "picows",
+    "safetensors",
+    "click",
+    "rich",
+)
 OPTIONAL: Final = {
     "matplotlib": "plots: pip install 'burn-xla[plots]'",
     "scikit-learn": "the digits of the demo: pip install 'burn-xla[plots]'",
