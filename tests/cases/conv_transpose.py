@@ -139,6 +139,14 @@ CASES: list[OpCase] = [
         dilation=(2, 3),
     ),
     *transpose(
+        "window_and_stride_of_2_aborted_xla",
+        whole(F32, 3, 2, 5, 2),
+        whole(F32, 2, 1, 2, 3, seed=3),
+        whole(F32, 1),
+        stride=(2, 2),
+        padding=(1, 0),
+    ),
+    *transpose(
         "volume",
         whole(F32, 2, 2, 2, 3, 4),
         whole(F32, 2, 3, 2, 1, 3),
