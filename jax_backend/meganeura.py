@@ -142,21 +142,18 @@ class Session:
             ShapeError: there are more rows than the cache has, or they have another width.
         """
         known = {leaf.name: leaf for leaf in self._plan.states}
+        if unknown := rows.keys() - known.keys():
+            raise UnknownName(f"unknown cache: {listed(unknown)}; the graph has {listed(known)}")
+        placed: list[Array] = []
         for name, given in rows.items():
-            if name not in known:
-                raise UnknownName(f"unknown cache: {name}; the graph has {listed(known)}")
-            shape, wanted = np.shape(given), known[name].shape
-            if (
-                len(shape) != len(wanted)
-                or shape[-2] > wanted[-2]
-                or (*shape[:-2], shape[-1]) != (*wanted[:-2], wanted[-1])
-            ):
-                raise ShapeError(
-                    f"{name}: expected at most {wanted[-2]} rows of shape {list(wanted)}, got {list(shape)}"
-                )
+            array = given if isinstance(given, jax.Array) else np.asarray(given, np.float32)
+            shape, wanted = array.shape, known[name].shape
+            fits = len(shape) == len(wanted) and (*shape[:-2], shape[-1]) == (*wanted[:-2], wanted[-1])
+            if not fits or shape[-2] > wanted[-2]:
+                raise ShapeError(f"{name}: expected at most {wanted[-2]} rows of {list(wanted)}, got {list(shape)}")
+            placed.append(jax.device_put(array, self.device))
         leaves = [known[name] for name in rows]
-        filled = _with_first_rows(self._parameters.arrays(leaves), jax.device_put(list(rows.values()), self.device))
-        self._parameters.replace(leaves, filled)
+        self._parameters.replace(leaves, _with_first_rows(self._parameters.arrays(leaves), placed))
 
     # ---- how it learns
 

@@ -264,7 +264,7 @@ def test_a_position_beyond_the_cache_is_refused() -> None:
 def test_sequences_of_a_batch_have_positions_of_their_own() -> None:
     session = Session(decoding(), batch=2)
     q, k, v = numbers(0, 2, 4), numbers(1, 2, 4, 2), numbers(2, 2, 4, 2)
-    session.fill_caches({"k_cache": k[:, :3], "v_cache": v[:, :3]})
+    session.fill_caches({"k_cache": k[:, :3].tolist(), "v_cache": jnp.asarray(v[:, :3])})
     last = [3, 1]
     for name, rows in (("k", k), ("v", v)):
         session.set_input(name, np.stack([rows[n, last[n]] for n in range(2)])[:, None])
