@@ -43,7 +43,7 @@ def declared(function: Callable[..., Array]) -> Callable[..., Array]:
 
 @lru_cache(maxsize=4096)
 def _traced_once(function: Callable[..., Array], op: Any, precision: lax.Precision) -> Callable[..., Array]:
-    """The lowering of `op`, which decides it with the precision in force; its program holds no trace of the call."""
+    """The lowering as a function of arrays; `op` and the precision in force decide it. Inlined, it leaves no call."""
 
     def body(*operands: Array | None) -> Array:
         result = function(op, *(None if x is None else widen_half(x) for x in operands))

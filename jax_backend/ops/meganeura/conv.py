@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import prod
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -30,28 +30,24 @@ from jax_backend.ops.meganeura._shared import Dims, declared, viewed
 Conv: TypeAlias = Conv2d | Conv2dGradInput | Conv2dGradWeight
 
 
-def _out(op: Conv | MaxPool2d, size: int, kernel: int, padding: int, stride: int) -> int:
+def _count(op: Conv | MaxPool2d, axis: Literal["h", "w"]) -> int:
     """Number of windows along an axis.
 
     Raises:
         ShapeError: there is no room for one, or they do not move.
     """
-    if stride == 0 or size + 2 * padding < kernel:
-        raise ShapeError(
-            f"{op.kind}: expected a stride of at least 1 and windows of at most {size} + 2 * {padding}, "
-            f"got stride {stride} and a window of {kernel}"
-        )
-    return (size + 2 * padding - kernel) // stride + 1
+    size, kernel = (op.in_h, op.kernel_h) if axis == "h" else (op.in_w, op.kernel_w)
+    padding = op.padding if isinstance(op, MaxPool2d) else op.padding_h if axis == "h" else op.padding_w
+    if op.stride == 0:
+        raise ShapeError(f"{op.kind}.stride: expected at least 1, got 0")
+    if kernel > size + 2 * padding:
+        raise ShapeError(f"{op.kind}.kernel_{axis}: expected at most {size} + 2 * {padding} places, got {kernel}")
+    return (size + 2 * padding - kernel) // op.stride + 1
 
 
 def _out_shape(op: Conv) -> Dims:
     """(N, out_channels, out_h, out_w) with N unknown."""
-    return (
-        -1,
-        op.out_channels,
-        _out(op, op.in_h, op.kernel_h, op.padding_h, op.stride),
-        _out(op, op.in_w, op.kernel_w, op.padding_w, op.stride),
-    )
+    return (-1, op.out_channels, _count(op, "h"), _count(op, "w"))
 
 
 def _in_shape(op: Conv) -> Dims:
@@ -91,9 +87,9 @@ def _correlate(op: Conv) -> Callable[[Array, Array], Array]:
 @declared
 def conv2d(op: Conv2d, x: Array, kernel: Array) -> Array:
     """Cross-correlation; what the last window of a row or column does not reach is left out."""
-    _out_shape(op)
+    out_shape = _out_shape(op)
     x, kernel = viewed(x, _in_shape(op), "Conv2d.x"), viewed(kernel, _kernel_shape(op), "Conv2d.kernel")
-    return _correlate(op)(x, kernel)
+    return viewed(_correlate(op)(x, kernel), out_shape, "Conv2d.out")
 
 
 @lower(Conv2dGradInput)
@@ -120,13 +116,12 @@ def conv2d_grad_weight(op: Conv2dGradWeight, grad_out: Array, x: Array) -> Array
 @declared
 def max_pool2d(op: MaxPool2d, x: Array) -> Array:
     """The largest of each window, at least the lowest finite number, which a window of padding alone gives."""
-    for size, kernel in ((op.in_h, op.kernel_h), (op.in_w, op.kernel_w)):
-        _out(op, size, kernel, op.padding, op.stride)
+    out_shape = (-1, op.channels, _count(op, "h"), _count(op, "w"))
     images = viewed(x, (-1, op.channels, op.in_h, op.in_w), "MaxPool2d.x")
     pads = [(0, 0), (0, 0), (op.padding, op.padding), (op.padding, op.padding)]
     window, strides = (1, 1, op.kernel_h, op.kernel_w), (1, 1, op.stride, op.stride)
     pooled = lax.reduce_window(images, -jnp.inf, lax.max, window, strides, pads)
-    return jnp.maximum(pooled, const(float(jnp.finfo(x.dtype).min), x))
+    return viewed(jnp.maximum(pooled, const(float(jnp.finfo(x.dtype).min), x)), out_shape, "MaxPool2d.out")
 
 
 @lower(GlobalAvgPool)

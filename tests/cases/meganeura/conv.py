@@ -251,7 +251,7 @@ BAD_CASES: list[BadCase] = [
         t(F32, [1] * 25),
         out=SEVEN,
         error=ShapeError,
-        match=r"windows of at most 4 \+ 2 \* 0, got stride 1 and a window of 5",
+        match=r"Conv2d\.kernel_h: expected at most 4 \+ 2 \* 0 places, got 5",
         **conv(1, 4, 4, 1, 5, 5, 1, 0, 0),
     ),
     bad(
@@ -261,7 +261,7 @@ BAD_CASES: list[BadCase] = [
         ONES_3,
         out=SEVEN,
         error=ShapeError,
-        match=r"a stride of at least 1",
+        match=r"Conv2d\.stride: expected at least 1, got 0",
         **conv(1, 4, 4, 1, 3, 3, 0, 0, 0),
     ),
     bad(
