@@ -127,7 +127,8 @@ class Server:
         until: float = math.inf,
     ) -> None:
         start = ["-m", "jax_backend"] if trace is None else [str(ROOT / "scripts/_traced_server.py"), str(trace)]
-        command = [sys.executable, *start, "serve", "--port", "0", "--json-log", "--devices", devices, *options]
+        command = [sys.executable, *start, "serve", "--port", "0", "--json-log", "--devices", devices]
+        command += ["--grace", "5", *options]  # seconds to end in, whatever is being compiled
         command += [] if cache else ["--no-cache"]
         self.events: list[dict[str, Any]] = []
         self._until = until
