@@ -391,11 +391,17 @@ class Session:
         kept: list[str] = []
         for name, leaf in self._parameters.leaves.items():
             if name in found and found[name].size == np.prod(leaf.shape, dtype=int):
-                self._parameters.set(name, found[name])
+                # Meganeura's checkpoints have parts as they were set, and what holds them as it was trained.
+                is_newer = any(derived in found for derived, _ in self._columns.get(name, ()))
+                (self._parameters.set if is_newer else self.set_parameter)(name, found[name])
             else:
                 kept.append(name)
         self._moments, self._steps = None, 0
-        return kept
+        return [name for name in kept if not self._parts(name) or any(part in kept for part in self._parts(name))]
+
+    def _parts(self, name: str) -> list[str]:
+        """The parameters that stand in this one."""
+        return [part for part, places in self._columns.items() if any(whole == name for whole, _ in places)]
 
 
 def _columns(graph: Graph) -> dict[str, list[tuple[str, slice]]]:

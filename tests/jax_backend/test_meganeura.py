@@ -186,6 +186,30 @@ def test_a_warm_start_takes_what_fits(tmp_path: Path) -> None:
     assert_same(values(session, ["fc2.bias"]), {"fc2.bias": before["fc2.bias"]}, rtol=0)
 
 
+def fused() -> Graph:
+    """A product with the parameter gate+up, which two others stand in."""
+    g = Graph()
+    g.parameter("gate", [1, 2])
+    g.parameter("up", [1, 1])
+    g.set_outputs([g.matmul(g.input("x", [1, 1]), g.parameter("gate+up", [1, 3]))])
+    g.derived_params.append(DerivedParam("gate+up", (("gate", 2), ("up", 1)), 1))
+    return g
+
+
+@pytest.mark.parametrize("has_whole", [False, True])
+def test_a_warm_start_prefers_a_fused_parameter_to_its_parts(tmp_path: Path, has_whole: bool) -> None:
+    tensors = {"gate": np.array([1, 2], np.float32), "up": np.array([3], np.float32)}
+    if has_whole:
+        tensors["gate+up"] = np.array([4, 5, 6], np.float32)
+    save_file(tensors, tmp_path / "a.safetensors")
+    session = Session(fused())
+    assert session.warm_start(tmp_path / "a.safetensors") == []
+    assert session.read_param("gate+up").tolist() == [[4, 5, 6] if has_whole else [1, 2, 3]]
+    assert session.read_param("up").tolist() == [[6 if has_whole else 3]]
+    save_file({"gate": np.array([7, 8], np.float32)}, tmp_path / "b.safetensors")
+    assert session.warm_start(tmp_path / "b.safetensors") == ["gate+up", "up"]
+
+
 # ---- executables on disk
 
 
