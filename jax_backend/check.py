@@ -80,7 +80,10 @@ def compare(got: TensorData, want: TensorData) -> Comparison:
 
 
 def compared(got: np.ndarray, want: np.ndarray, tolerance: Tolerance, note: str = "") -> Comparison:
-    """Compare arrays of one shape by value."""
+    """Compare arrays by value; of another shape, they differ as a whole."""
+    if got.shape != want.shape:
+        shapes = f"got shape {list(got.shape)}, expected {list(want.shape)}"
+        return Comparison(tolerance, 0, 1, (), float("nan"), shapes)
     different, distance = _differing(got, want, tolerance)
     places = np.argwhere(different)[:FIRST]
     first = tuple(Difference(tuple(p.tolist()), got[tuple(p)].item(), want[tuple(p)].item()) for p in places)

@@ -78,8 +78,10 @@ def fault_text(file: Path, fault: "Fault", left: str, right: str | None) -> str:
         lines.append(f"  {fault.error}")
     if fault.comparison is not None:
         c = fault.comparison
-        share = f"{c.num_different} of {c.num_elements} elements differ beyond {c.tolerance}"
-        lines.append(f"  out {fault.tensor}: {share}, by {c.max_abs:.3g} at most")
+        share = (
+            f"{c.num_different} of {c.num_elements} elements differ beyond {c.tolerance}, by {c.max_abs:.3g} at most"
+        )
+        lines.append(f"  out {fault.tensor}: {share if c.num_elements else c.note}")
         lines += [f"    [{','.join(map(str, d.index))}] {left} {d.got!r}, {right} {d.want!r}" for d in c.first]
     if fault.left is not None:
         lines.append(f"  out {fault.tensor}  {left}: {preview(fault.left)}")

@@ -165,6 +165,15 @@ def test_a_recorded_answer_that_is_wrong_is_found(tmp_path: Path) -> None:
     assert "[2] eager 6.0, recorded 7.0" in result.output
 
 
+def test_a_recorded_answer_of_another_shape_is_found(tmp_path: Path) -> None:
+    tape = record()
+    y = tape.from_numpy(np.array([1, 2, 3], np.float32)) * 2
+    file = save(tmp_path / "off.bxs", tape, y, answers={y.id: np.array([2, 4], np.float32)})
+    result = invoke("diff", file, "--right", "recorded", "--out", tmp_path / "fault.bxs")
+    assert result.exit_code == 1
+    assert "out t1 f32[3]: got shape [3], expected [2]" in result.output
+
+
 def test_two_sessions_of_the_same_operations_are_compared(tmp_path: Path) -> None:
     files = []
     for name, shift in (("a", 1.0), ("b", 1.5)):
