@@ -17,6 +17,7 @@ import numpy as np
 from ir.errors import IrError, ShapeError
 from ir.meganeura import Graph
 from ir.meganeura.ops import Parameter
+from jax_backend.graph_function import listed
 
 if TYPE_CHECKING:
     from jax_backend.meganeura import Session
@@ -204,8 +205,9 @@ def load_weights(session: "Session", model: Model, tensors: Tensors) -> None:
         except KeyError as error:
             missing.append(str(error.args[0]))
     if missing:
-        there = ", ".join(list(tensors)[:3])
-        raise MissingWeights(f"weights: expected {', '.join(missing)}, got {there}, ...; a prefix may be missing")
+        raise MissingWeights(
+            f"weights: expected {listed(missing)}; there are {listed(tensors)}; a prefix may be missing"
+        )
 
 
 def num_values(model: Model) -> int:
