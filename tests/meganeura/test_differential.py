@@ -3,7 +3,10 @@
 Both sides of what deviates are held to: a kind in `deviations` must deviate, and `compat="0.2"` must do the same.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,26 +15,14 @@ import pytest
 
 from ir.meganeura import Graph, differentiate, program
 from ir.meganeura.ops import kinds
-from ir.meganeura.types import NodeId
-from tests.meganeura import deviations, graphs
-from tests.meganeura.compare import (
-    Case,
-    assert_same,
-    assert_same_by_name,
-    case_of,
-    crate,
-    difference,
-    ours,
-)
+from tests.meganeura import checks, deviations, graphs
+from tests.meganeura.compare import Case, assert_same, assert_same_by_name, case_of, crate, difference, ours
 from tests.meganeura.making import Maker
-from tests.meganeura.networks import image_network, sequence_network
 from tests.meganeura.operations import ROWS
-from tests.meganeura.referee import INFERENCE, TRAINING, Adam, Referee, RefereeError, Sgd, Step
+from tests.meganeura.referee import TRAINING, Adam, Referee, RefereeError, Sgd, Step
 from tests.meganeura_ir.rust_graphs import rust_graph
 
 SEED: Final = 1
-VARIANTS: Final = 2
-"""Cases per kind, in one graph."""
 DEVIATES: Final = 1e-3
 """What deviates differs by more than this from what is meant."""
 
@@ -47,17 +38,13 @@ def test_every_kind_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_result(referee: Referee, kind: str) -> None:
-    m = Maker([SEED, *kind.encode()])
-    m.graph.set_outputs([ROWS[kind](m) for _ in range(VARIANTS)])
+def test_results(referee: Referee, kind: str) -> None:
+    m = checks.results_of(kind, SEED)
     assert kind in {op.kind for op in m.graph.ops()}
-    case = case_of(m)
-    (theirs,) = crate(referee, case)
-    (same,) = ours(case, compat="0.2")
-    assert_same(same.outputs, theirs.outputs)
+    theirs = checks.check_results(referee, m)
     if kind in deviations.FORWARD:
-        (meant,) = ours(case, compat=None)
-        assert min(map(difference, meant.outputs, theirs.outputs)) > DEVIATES
+        (meant,) = ours(case_of(m), compat=None)
+        assert max(map(difference, meant.outputs, theirs.outputs)) > DEVIATES
     else:
         assert program(m.graph) == program(m.graph, compat="0.2")
 
@@ -97,37 +84,23 @@ def test_special_pairs(referee: Referee, kind: str) -> None:
     assert is_same(mine.outputs[0], theirs.outputs[0]).all()
 
 
-def in_the_middle(kind: str) -> Maker:
-    """A loss of an operation between others, so that gradients come to it and go on from it."""
-    m = Maker([SEED, 1, *kind.encode()], middle=True)
-    m.graph.set_outputs([m.weighted_mean(ROWS[kind](m))])
-    return m
-
-
 @pytest.mark.parametrize("kind", [kind for kind in ROWS if kind not in deviations.REFUSED])
-def test_gradient(referee: Referee, kind: str) -> None:
-    """The same nodes, the same numbers from them, and jax finds the same where nothing deviates."""
-    case = case_of(in_the_middle(kind))
+def test_gradients(referee: Referee, kind: str) -> None:
+    found = checks.check_gradients(referee, checks.loss_around(kind, SEED), kind)
+    assert (found > DEVIATES) == (kind in deviations.GRADIENT)
+
+
+@pytest.mark.parametrize("kind", sorted(deviations.NOT_REPRODUCED))
+def test_gradient_that_compat_does_not_reproduce(referee: Referee, kind: str) -> None:
+    case = case_of(checks.loss_around(kind, SEED))
     explicit = case._replace(graph=differentiate(case.graph, compat="0.2"))
-    assert explicit.graph.to_msgpack() == referee.passes(case.graph.to_msgpack(), ["Differentiate"])
-    (theirs,) = crate(referee, explicit)
-    (same,) = ours(explicit)
-    if kind in deviations.NOT_REPRODUCED:
-        assert max(map(difference, same.outputs, theirs.outputs)) > DEVIATES
-    else:
-        assert_same(same.outputs, theirs.outputs)
-    (meant,) = ours(case, compat=None, gradients="jax")
-    # Where nothing flows, the crate has a zero of shape [1].
-    given = {name: np.broadcast_to(theirs.gradients[name], g.shape) for name, g in meant.gradients.items()}
-    if kind in deviations.GRADIENT:
-        assert max(difference(g, given[name]) for name, g in meant.gradients.items()) > DEVIATES
-    else:
-        assert_same_by_name(meant.gradients, given)
+    (theirs,), (same,) = crate(referee, explicit), ours(explicit)
+    assert max(map(difference, same.outputs, theirs.outputs)) > DEVIATES
 
 
 @pytest.mark.parametrize("kind", sorted(deviations.REFUSED))
 def test_refused_gradient(referee: Referee, kind: str) -> None:
-    graph = in_the_middle(kind).graph.to_msgpack()
+    graph = checks.loss_around(kind, SEED).graph.to_msgpack()
     with pytest.raises(RefereeError, match=f"autodiff not supported for {kind}"):
         referee.passes(graph, ["Differentiate"])
 
@@ -135,38 +108,15 @@ def test_refused_gradient(referee: Referee, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["SumAll", "MeanAll", "CrossEntropyLoss", "BceLoss"])
 def test_gradient_of_a_last_loss(referee: Referee, kind: str) -> None:
     """Nothing comes in that could be forgotten."""
-    m = Maker([SEED, 2, *kind.encode()], middle=True)
-    m.graph.set_outputs([ROWS[kind](m)])
-    case = case_of(m)
+    case = case_of(checks.loss_at_the_end(kind, SEED))
     (theirs,) = crate(referee, case, passes=["Differentiate"])
     (meant,) = ours(case, compat=None, gradients="jax")
     assert_same_by_name(meant.gradients, theirs.gradients)
 
 
-NETWORKS: Final = [(sequence_network, 0), (sequence_network, 1), (sequence_network, 2), (image_network, 0)]
-
-
-@pytest.mark.parametrize(("network", "seed"), NETWORKS)
-def test_training_a_network(referee: Referee, network: Callable[[Maker], NodeId], seed: int) -> None:
-    """Losses, gradients and parameters after SGD steps; the crate optimizes its graph first."""
-    m = Maker([SEED, 3, seed])
-    m.graph.set_outputs([network(m)])
-    case = Case(m.graph, m.parameters, [Step(m.inputs, Sgd(0.05)), Step({}, Sgd(0.02))])
-    assert_same_training(referee, case)
-    # Without the last pass the crate runs some graphs in a wrong order: see `dispatch-order`.
-    (theirs,) = crate(referee, case_of(m), passes=[*INFERENCE, "Toposort"])
-    (meant,) = ours(case_of(m), compat=None)
-    assert_same(meant.outputs, theirs.outputs)
-
-
-def assert_same_training(referee: Referee, case: Case) -> None:
-    theirs = crate(referee, case, passes=TRAINING)
-    meant = ours(case, compat="0.2", gradients="jax")
-    joined = graphs.joined_parameters(referee, case.graph)
-    for mine, their in zip(meant, theirs, strict=True):
-        assert_same(mine.outputs, their.outputs[:1])
-        assert_same_by_name(graphs.join(mine.gradients, joined), their.gradients)
-        assert_same_by_name(graphs.join(mine.parameters, joined), their.parameters)
+@pytest.mark.parametrize(("name", "seed"), [("sequence", 0), ("sequence", 1), ("sequence", 2), ("image", 0)])
+def test_training_a_network(referee: Referee, name: str, seed: int) -> None:
+    checks.check_network(referee, checks.network(name, seed))
 
 
 def test_adam(referee: Referee) -> None:
@@ -248,6 +198,14 @@ def test_toposort(referee: Referee) -> None:
     """What the optimizer leaves, deleted nodes and larger ids before smaller ones, in the crate's new order."""
     graph = rust_graph("smollm2-head64-inference").to_msgpack()
     assert Graph.from_msgpack(graph).toposort().to_msgpack() == referee.passes(graph, ["Toposort"])
+
+
+def test_fuzzer_ends_with_a_count(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "scripts" / "fuzz_against_meganeura.py"
+    arguments = ["--minutes", "0", "--kind", "Neg", "--json", "--folder", str(tmp_path)]
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == {"graphs": {"results": 1}, "found": 0, "kept": {}}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_deviation_is_explained() -> None:
