@@ -63,11 +63,9 @@ def literal(value: Any) -> str:
 
 
 def _record(value: Any, names: Sequence[str]) -> str:
-    """A record of `jax.lax`, such as `GatherDimensionNumbers`, without its fields that are empty."""
-    given = [f"{n}={literal(getattr(value, n))}" for n in names if getattr(value, n) != ()]
-    needed = {"offset_dims", "collapsed_slice_dims", "start_index_map", "update_window_dims", "inserted_window_dims"}
-    needed |= {"scatter_dims_to_operand_dims"}
-    given += [f"{n}=()" for n in names if getattr(value, n) == () and n in needed]
+    """A record of `jax.lax`, such as `GatherDimensionNumbers`, without the batching dims that are not there."""
+    fields = {name: getattr(value, name) for name in names}
+    given = [f"{n}={literal(v)}" for n, v in fields.items() if v != () or not n.endswith("batching_dims")]
     return f"lax.{type(value).__name__}({', '.join(given)})"
 
 
