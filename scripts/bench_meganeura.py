@@ -6,7 +6,8 @@
 
 Both sides run on the same random weights, in one process and in turn; `off by` is the largest difference of their
 results, over the largest result. Compiling is measured in two fresh processes that share a folder: `cold` finds it
-empty, `warm` finds what the first one compiled. Rows are printed as they finish, all of them once more at the end.
+empty, `warm` finds what the first one compiled. Rows are printed as they finish, all of them once more at the end; one
+that fails leaves the others alone.
 """
 
 import argparse
@@ -366,12 +367,20 @@ def main() -> None:
     if unknown := set(names) - ROWS.keys():
         parser.error(f"--rows: expected some of {', '.join(ROWS)}, got {', '.join(sorted(unknown))}")
     rows: list[tuple[Any, ...]] = []
+    failed: list[str] = []
     for name in names:
-        rows.append(row_of(name, arguments))
+        try:
+            rows.append(row_of(name, arguments))
+        except subprocess.CalledProcessError as error:  # its process has said why; the other rows may run
+            failed.append(name)
+            print(f"{name}: failed with status {error.returncode}", file=sys.stderr, flush=True)
+            continue
         cells = (f"{column} {cell:.3g}" for column, cell in zip(COLUMNS[1:], rows[-1][1:], strict=True))
         print(f"{rows[-1][0]}: {', '.join(cells)}", file=sys.stderr, flush=True)
     sizes = "small sizes, " if arguments.small else ""
     report(f"Meganeura's models ({sizes}{arguments.precision})", COLUMNS, rows)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":
