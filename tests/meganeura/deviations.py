@@ -44,6 +44,7 @@ DEVIATIONS: Final = (
     Deviation("convolution-gradient-padding", reproduced=False),
     Deviation("decoding-order", reproduced=False),
     Deviation("dispatch-order", reproduced=False),
+    Deviation("square-of-a-silu", reproduced=False),
     Deviation("overwritten-output", reproduced=False),
     Deviation("stale-sources", reproduced=False),
     Deviation("rate-for-one-step"),

@@ -89,8 +89,9 @@ def moved(m: Maker, x: NodeId) -> NodeId:
 
 
 def squared(m: Maker, x: NodeId) -> NodeId:
-    """A node that reads another twice."""
-    return m.graph.tanh(m.graph.mul(x, x))
+    """A node that reads another twice; see `square-of-a-silu` for why that is never a silu."""
+    turned = m.graph.neg(x)
+    return m.graph.tanh(m.graph.mul(turned, turned))
 
 
 def broadcast(m: Maker, x: NodeId) -> NodeId:

@@ -234,6 +234,20 @@ def test_dispatch_order(referee: Referee) -> None:
     assert_same(ours(case._replace(graph=optimized), compat=None)[0].outputs, meant.outputs)
 
 
+def test_square_of_a_silu(referee: Referee) -> None:
+    """The product of a silu with itself becomes a gated product of it with the silu, which is then deleted."""
+    g = Graph()
+    gate = g.silu(g.parameter("p", [2, 3]))
+    x = np.linspace(-2, 3, 6, dtype=np.float32)
+    case = one_step(g, [g.mean_all(g.mul(gate, gate))], {"p": x})
+    with pytest.raises(RefereeError, match="index out of bounds"):
+        crate(referee, case, passes=TRAINING)
+    theirs, _, meant = gradients(referee, case)
+    sigmoid = 1 / (1 + np.exp(-x))
+    want = 2 * x * sigmoid * (sigmoid + x * sigmoid * (1 - sigmoid)) / 6
+    assert_same([theirs["p"], meant["p"]], [want, want])
+
+
 def test_overwritten_output(referee: Referee) -> None:
     """A product that only a relu reads is never written, though it is an output."""
     m = Maker([SEED, 6])
