@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import hypothesis
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -27,3 +28,12 @@ def x64() -> Iterator[None]:
     """64-bit types, scoped as the library scopes them: the global switch stays off."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def jax_keeps_nothing_on_disk() -> Iterator[None]:
+    """A command switches jax's own cache on for its whole process, where it would serve what another test counts."""
+    yield
+    if jax.config.jax_compilation_cache_dir is not None:
+        jax.config.update("jax_compilation_cache_dir", None)
+        compilation_cache.reset_cache()
