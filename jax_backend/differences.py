@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import jax.numpy as jnp
@@ -17,7 +17,8 @@ from ir.tensor import TensorIr
 from jax_backend import host
 from jax_backend.check import TOLERANCES, Comparison, Tolerance, compared
 from jax_backend.recording import Recording
-from jax_backend.sides import Side, Values
+from jax_backend.shrinking import cut
+from jax_backend.sides import Recorded, Side, Values
 
 EXACT: Final = Tolerance(0.0, 0.0)
 
@@ -43,7 +44,8 @@ class Fault:
     """The first operation that goes wrong: where it is, which output, and what went in and came out on each side.
 
     `comparison` and `right` are None where a NaN or an infinity was looked for; `left` too where the operation failed,
-    as `error` says.
+    as `error` says. `by_itself` compares the left's output with what the right side makes of the left's inputs: if that
+    agrees, the difference came in with the inputs. None where the inputs are the same, or it could not be asked.
     """
 
     place: int
@@ -55,6 +57,7 @@ class Fault:
     comparison: Comparison | None
     inputs: tuple[Operand, ...]
     error: str = ""
+    by_itself: Comparison | None = None
 
 
 Tick = Callable[[int], None]
@@ -89,6 +92,8 @@ def first_difference(
     right: tuple[Recording, Side],
     tolerance: Tolerance | None = None,
     tick: Tick | None = None,
+    *,
+    only_by_itself: bool = False,
 ) -> Fault | None:
     """The first operation of which an output differs between two runs of the same operations.
 
@@ -99,6 +104,7 @@ def first_difference(
         right: likewise; the same recording, or another one of the same operations.
         tolerance: for every float; by default by dtype, see `check`. Everything else is compared exactly.
         tick: progress.
+        only_by_itself: pass over operations that agree on the inputs of the left side.
 
     Raises:
         StreamError: the recordings hold other operations; the message names the first.
@@ -120,10 +126,26 @@ def first_difference(
                 comparison = compared(got, want, tolerance_of(tensor, tolerance))
                 if not comparison.agrees:
                     inputs = _operands(op, other, *runs)
-                    return Fault(place, len(mine.ops), op, tensor, got, want, comparison, inputs)
+                    fault = Fault(place, len(mine.ops), op, tensor, got, want, comparison, inputs)
+                    fault = replace(fault, by_itself=_by_itself(mine, their_side, fault, tolerance))
+                    if not (only_by_itself and fault.by_itself and fault.by_itself.agrees):
+                        return fault
         if tick:
             tick(place + 1)
     return None
+
+
+def _by_itself(recording: Recording, right: Side, fault: Fault, tolerance: Tolerance | None) -> Comparison | None:
+    """See `Fault.by_itself`."""
+    values = {operand.tensor.id.value: operand.left for operand in fault.inputs}
+    is_known = all(tensor.id.value in values for tensor in fault.op.inputs)
+    if isinstance(right, Recorded) or fault.op.uses_random or not is_known or fault.left is None:
+        return None
+    if all(operand.is_same for operand in fault.inputs):
+        return None
+    id = fault.tensor.id.value
+    (made,) = right.run(cut(recording, [fault.place], id, values), {})
+    return compared(fault.left, made[id], tolerance_of(fault.tensor, tolerance))
 
 
 def tolerance_of(tensor: TensorIr, override: Tolerance | None) -> Tolerance:

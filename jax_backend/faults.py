@@ -57,10 +57,12 @@ class Differing(Search):
 
     right: Side
     tolerance: Tolerance | None = None
+    only_by_itself: bool = False
 
     def find(self, recording: Recording, tick: Tick | None = None) -> Fault | None:
         """See `first_difference`."""
-        return first_difference((recording, self.left), (recording, self.right), self.tolerance, tick)
+        sides = (recording, self.left), (recording, self.right)
+        return first_difference(*sides, self.tolerance, tick, only_by_itself=self.only_by_itself)
 
     @property
     def can_replace(self) -> bool:

@@ -40,6 +40,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--right", default=None, help="What it is held against; default: compiled, and as FILE for OTHER.")
 @click.option("--nan", is_flag=True, help="Find the first operation that makes a NaN or an infinity instead.")
 @click.option("--skip-infinities", is_flag=True, help="With --nan: a NaN alone counts.")
+@click.option("--by-itself", is_flag=True, help="Pass over operations that agree on the inputs of the left side.")
 @click.option("--rtol", type=float, default=None, help="Relative tolerance of floats; default: by dtype.")
 @click.option("--atol", type=float, default=None, help="Absolute tolerance of floats; default: by dtype.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Default: FILE.fault.bxs, here.")
@@ -52,6 +53,7 @@ def command(
     right: str | None,
     nan: bool,
     skip_infinities: bool,
+    by_itself: bool,
     rtol: float | None,
     atol: float | None,
     out: Path | None,
@@ -71,11 +73,13 @@ def command(
     name = theirs.name if theirs else None
     line = ""
     if other is not None and theirs is not None:
-        fault = between((recording, mine), (Recording.load(other), theirs), tolerance)
+        fault = between((recording, mine), (Recording.load(other), theirs), tolerance, only_by_itself=by_itself)
         name = str(other)
         line = single(recording, fault, target) if fault else ""
     else:
-        search = NonFinite(mine, not skip_infinities) if theirs is None else Differing(mine, theirs, tolerance)
+        search = (
+            NonFinite(mine, not skip_infinities) if theirs is None else Differing(mine, theirs, tolerance, by_itself)
+        )
         fault = found(search, recording)
         line = smallest(search, recording, fault, seconds, target) if fault else ""
     if as_json:
@@ -100,13 +104,17 @@ def again(target: Path, left: str, right: str | None, nan: bool, other: Path | N
 
 
 def between(
-    left: "tuple[Recording, Side]", right: "tuple[Recording, Side]", tolerance: "Tolerance | None"
+    left: "tuple[Recording, Side]",
+    right: "tuple[Recording, Side]",
+    tolerance: "Tolerance | None",
+    *,
+    only_by_itself: bool,
 ) -> "Fault | None":
     """The first operation that differs between two sessions."""
     from jax_backend.differences import first_difference
 
     with progress(len(left[0].ops), "operations") as tick:
-        return first_difference(left, right, tolerance, tick)
+        return first_difference(left, right, tolerance, tick, only_by_itself=only_by_itself)
 
 
 def single(recording: "Recording", fault: "Fault", out: Path) -> str:

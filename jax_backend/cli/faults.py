@@ -13,6 +13,7 @@ from jax_backend.cli.text import plain
 if TYPE_CHECKING:
     import numpy as np
 
+    from jax_backend.check import Comparison
     from jax_backend.differences import Fault, Tick
     from jax_backend.faults import Search
     from jax_backend.recording import Recording
@@ -92,7 +93,20 @@ def fault_text(file: Path, fault: "Fault", left: str, right: str | None) -> str:
         lines.append(f"  in  {operand.tensor}  {left}: {preview(operand.left)}{same}")
         if operand.right is not None and not operand.is_same:
             lines.append(f"  in  {operand.tensor}  {right}: {preview(operand.right)}")
+    if (alone := fault.by_itself) is not None:
+        lines.append(f"  {_verdict(alone, fault, left, right)}")
     return "\n".join(lines)
+
+
+def _verdict(alone: "Comparison", fault: "Fault", left: str, right: str | None) -> str:
+    """What the operation does on equal inputs."""
+    if not alone.agrees:
+        return f"by itself, on the inputs of {left}, {right} differs too, by {alone.max_abs:.3g}: it is this operation"
+    names = ", ".join(f"t{o.tensor.id.value}" for o in fault.inputs if not o.is_same)
+    return (
+        f"by itself, on the inputs of {left}, {right} agrees: the difference came in with {names}; "
+        "--by-itself passes over such operations"
+    )
 
 
 def preview(values: "np.ndarray") -> str:
@@ -128,6 +142,7 @@ def fault_object(fault: "Fault | None", left: str, right: str | None, extra: dic
             for o in fault.inputs
         ],
     }
+    made["agrees_by_itself"] = None if fault.by_itself is None else fault.by_itself.agrees
     if (c := fault.comparison) is not None:
         made["different"] = c.num_different
         made["elements"] = c.num_elements

@@ -98,6 +98,20 @@ def test_diff_finds_where_float32_cancels(cancelling: Path, tmp_path: Path) -> N
     assert f"op {len(small.ops) - 1} of {len(small.ops)} differs" in again.output
 
 
+def test_a_difference_that_came_in_with_the_inputs_is_told_from_one_that_is_made(
+    cancelling: Path, tmp_path: Path
+) -> None:
+    """A subtraction is exact on its inputs: the squares before it were rounded, which is within the tolerance."""
+    result = invoke("diff", cancelling, "--right", "f64", "--out", tmp_path / "fault.bxs")
+    assert "by itself, on the inputs of eager, f64 agrees: the difference came in with t" in result.output
+    told = invoke("diff", cancelling, "--right", "f64", "--by-itself", "--out", tmp_path / "none.bxs")
+    assert told.exit_code == 0, told.output
+    strict = ("--rtol", "1e-9", "--atol", "1e-12", "--by-itself", "--json")
+    made = invoke("diff", cancelling, "--right", "f64", *strict, "--out", tmp_path / "made.bxs")
+    fault = json.loads(made.output[made.output.index("{") :])["fault"]
+    assert (fault["kind"], fault["agrees_by_itself"]) in [("Mul", None), ("Mul", False), ("Mean", False)]
+
+
 WRONG = """
 import sys
 import ir
