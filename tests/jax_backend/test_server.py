@@ -323,7 +323,7 @@ def test_a_slow_reader_gets_everything(server: RunningServer) -> None:
             client.tell(read(request, 0, dims))
         time.sleep(0.5)
         found = [client.answer() for _ in range(150)]
-        assert [answer.id for answer in found] == list(range(150))
+        assert sorted(answer.id for answer in found) == list(range(150))  # a ready answer may overtake one that waits
         assert all(values(answer.content).nbytes == SMALL // 2 for answer in found)
 
 
