@@ -23,7 +23,7 @@ from jax_backend.custom_ops import CustomOpRegistry
 from jax_backend.dtypes import jax_dtype
 from jax_backend.interpreter import Array, Start, run_graph
 from jax_backend.ops._shared import precision
-from jax_backend.program_store import ProgramStore, jax_cache_hits, program_key
+from jax_backend.program_store import ProgramStore, loaded_or_made, program_key
 from jax_backend.types import Device
 
 _KEY_WORDS: Final = 4
@@ -153,17 +153,15 @@ class Executable:
         self.packer: Final = Packer(graph.scalars, sum(traced), graph.num_random > 0)
         self.donated: Final = usable_donations(graph, donated)
         key = config.store and program_key(graph, starts, traced, self.donated, device, config.precision)
-        stored = config.store.load(key, device) if config.store and key else None
-        self.from_disk: Final = stored is not None
-        if stored is None:
+
+        def compiled() -> jax.stages.Compiled:
             function = program_function(graph, self.packer, starts, traced, config.custom_ops)
-            arguments = abstract_arguments(graph, self.packer, device)
-            hits = jax_cache_hits()
             with precision(config.precision):
-                stored = compile_for(function, arguments, self.donated, device)
-            if config.store and key and jax_cache_hits() == hits:
-                config.store.save(key, stored)
-        self.compiled: Final = stored
+                return compile_for(function, abstract_arguments(graph, self.packer, device), self.donated, device)
+
+        made, from_disk = loaded_or_made(config.store, key, device, compiled)
+        self.compiled: Final = made
+        self.from_disk: Final = from_disk
         memory = self.compiled.memory_analysis()
         self.size_bytes: Final = _size(memory, "generated_code")
         self.new_bytes: Final = _size(memory, "output") - _size(memory, "alias") + _size(memory, "temp")

@@ -13,7 +13,7 @@ import pickle
 import platform
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -47,6 +47,28 @@ def _note(event: str, **_: object) -> None:
 
 
 jax.monitoring.register_event_listener(_note)
+
+
+def loaded_or_made(
+    store: "ProgramStore | None", key: str | None, device: Device, make: Callable[[], jax.stages.Compiled]
+) -> tuple[jax.stages.Compiled, bool]:
+    """The program of `key`, and whether it was on disk; else what `make` compiles, kept there for later.
+
+    Args:
+        store: where; None keeps nothing.
+        key: its name; None for a program whose code has none.
+        device: where it runs.
+        make: compiles it.
+    """
+    if store is None or key is None:
+        return make(), False
+    if (found := store.load(key, device)) is not None:
+        return found, True
+    hits = jax_cache_hits()
+    made = make()
+    if jax_cache_hits() == hits:
+        store.save(key, made)
+    return made, False
 
 
 class ProgramStore:

@@ -17,7 +17,7 @@ import numpy as np
 from jax_backend.executable import compile_for
 from jax_backend.graph_function import Leaf
 from jax_backend.ops._shared import precision as products_in
-from jax_backend.program_store import ProgramStore, jax_cache_hits, program_key
+from jax_backend.program_store import ProgramStore, loaded_or_made, program_key
 from jax_backend.training import Arrays, Control, Moments, Plan, Rule, updated
 from jax_backend.types import Device
 
@@ -118,16 +118,13 @@ class SessionPrograms:
         self, name: str, function: Callable[..., Any], arguments: Sequence[Any], donated: tuple[int, ...]
     ) -> jax.stages.Compiled:
         began = time.perf_counter()
-        key = self._key(name, donated)
-        made = self._store.load(key, self._device) if self._store and key else None
-        if made is not None:
-            self.num_loaded += 1
-        else:
-            hits = jax_cache_hits()
+
+        def compiled() -> jax.stages.Compiled:
             with products_in(self._precision):
-                made = compile_for(function, arguments, donated, self._device)
-            if self._store and key and jax_cache_hits() == hits:
-                self._store.save(key, made)
+                return compile_for(function, arguments, donated, self._device)
+
+        made, from_disk = loaded_or_made(self._store, self._key(name, donated), self._device, compiled)
+        self.num_loaded += from_disk
         self.compile_s += time.perf_counter() - began
         return made
 
