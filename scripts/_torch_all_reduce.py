@@ -3,8 +3,8 @@
     python scripts/_torch_all_reduce.py RANK WORLD STORE
 
 Joins `WORLD` processes through the file `STORE`: NCCL with a GPU each, gloo without. Each line of standard input is
-`LENGTH PARTS ROUNDS`; rank 0 answers with the median seconds of a round in which `PARTS` f32 arrays of `LENGTH`
-elements are reduced, first when each round is waited for, then in a row.
+`LENGTH PARTS ROUNDS ROW`; rank 0 answers with the median seconds of a round in which `PARTS` f32 arrays of `LENGTH`
+elements are reduced, first when each round is waited for, then in rows of `ROW`.
 """
 
 import statistics
@@ -13,9 +13,6 @@ import time
 
 import torch
 import torch.distributed as dist
-
-ROW = 10
-"""Rounds in a row, as in bench_allreduce.py."""
 
 
 def measured(given: list[torch.Tensor], rounds: int) -> float:
@@ -29,11 +26,11 @@ def measured(given: list[torch.Tensor], rounds: int) -> float:
     return (time.perf_counter() - began) / rounds
 
 
-def medians(device: torch.device, length: int, parts: int, rounds: int) -> tuple[float, float]:
+def medians(device: torch.device, length: int, parts: int, rounds: int, row: int) -> tuple[float, float]:
     """Seconds of a round that is waited for, and of one in a row: medians of `rounds` after two to warm up."""
     given = [torch.zeros(length, device=device) for _ in range(parts)]
     measured(given, 2)
-    pairs = [(measured(given, 1), measured(given, ROW)) for _ in range(rounds)]
+    pairs = [(measured(given, 1), measured(given, row)) for _ in range(rounds)]
     alone, in_a_row = zip(*pairs, strict=True)
     return statistics.median(alone), statistics.median(in_a_row)
 
@@ -49,8 +46,8 @@ def main() -> None:
         torch.set_num_threads(1)
     dist.init_process_group("nccl" if on_gpu else "gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     for line in sys.stdin:
-        length, parts, rounds = map(int, line.split())
-        times = medians(device, length, parts, rounds)
+        length, parts, rounds, row = map(int, line.split())
+        times = medians(device, length, parts, rounds, row)
         if rank == 0:
             print(*times, flush=True)
     dist.destroy_process_group()

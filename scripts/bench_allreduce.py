@@ -140,7 +140,7 @@ def torch_processes(python: str, world: int) -> Iterator[Callable[[int, int, int
         def ask(length: int, parts: int, rounds: int) -> Times:
             for process in processes:
                 assert process.stdin
-                process.stdin.write(f"{length} {parts} {rounds}\n")
+                process.stdin.write(f"{length} {parts} {rounds} {ROW}\n")
                 process.stdin.flush()
             assert processes[0].stdout
             return Times(*map(float, processes[0].stdout.readline().split()))

@@ -67,7 +67,7 @@ def build(
     # Whatever its features, cargo gives a program the same name: nobody else builds until it is out of the way.
     with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _cargo(command, target)
+        cargo(command, target)
         built = target / profile / package
         if not executable.exists() or not executable.samefile(built):
             link = executable.with_name(f"{executable.name}.new")
@@ -77,14 +77,20 @@ def build(
     return executable
 
 
-def _cargo(command: list[str], target: Path) -> None:
-    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+def cargo(command: Sequence[str], target: Path | None = None) -> str:
+    """Run a command of cargo, which builds in `target`; returns what it prints.
+
+    Raises:
+        OracleError: cargo is missing or fails.
+    """
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)} if target else None
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise OracleError("cargo is not installed: see https://rustup.rs, Rust 1.95 or newer") from error
     if done.returncode:
         raise OracleError(f"`{' '.join(command)}` failed:\n{done.stderr[-4000:]}")
+    return done.stdout
 
 
 class Oracle:

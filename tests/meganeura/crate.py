@@ -8,12 +8,11 @@ the others read is wrong, every time. So these kernels get a barrier before such
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
 from tests.burn.cache import cache_dir
-from tests.burn.oracle import OracleError, build
+from tests.burn.oracle import OracleError, build, cargo
 
 REFEREE: Final = Path(__file__).parent / "referee"
 CRATE: Final = "meganeura"
@@ -69,11 +68,5 @@ def _with_barriers() -> Path:
 def _published() -> Path:
     """Where cargo keeps the source of the crate."""
     command = ["cargo", "metadata", "--format-version=1", "--manifest-path", str(REFEREE / "Cargo.toml")]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise OracleError("cargo is not installed: see https://rustup.rs, Rust 1.95 or newer") from error
-    if done.returncode:
-        raise OracleError(f"`{' '.join(command)}` failed:\n{done.stderr[-4000:]}")
-    (package,) = (p for p in json.loads(done.stdout)["packages"] if p["name"] == CRATE)
+    (package,) = (p for p in json.loads(cargo(command))["packages"] if p["name"] == CRATE)
     return Path(package["manifest_path"]).parent

@@ -1,6 +1,6 @@
 """What Meganeura 0.2 does otherwise in certain graphs or on certain data: both sides, and which one is right."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,12 +20,6 @@ from tests.meganeura_ir.rust_graphs import rust_graph
 
 SEED: Final = 11
 DEVIATES: Final = 1e-2
-
-
-@pytest.fixture(scope="module")
-def referee() -> Iterator[Referee]:
-    with Referee() as referee:
-        yield referee
 
 
 def one_step(graph: Graph, outputs: Sequence[NodeId], parameters: Values, inputs: Values | None = None) -> Case:

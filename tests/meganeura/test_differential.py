@@ -6,7 +6,7 @@ Both sides of what deviates are held to: a kind in `deviations` must deviate, an
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +25,6 @@ from tests.meganeura_ir.rust_graphs import rust_graph
 SEED: Final = 1
 DEVIATES: Final = 1e-3
 """What deviates differs by more than this from what is meant."""
-
-
-@pytest.fixture(scope="module")
-def referee() -> Iterator[Referee]:
-    with Referee() as referee:
-        yield referee
 
 
 def test_every_kind_has_a_row() -> None:

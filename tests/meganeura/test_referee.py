@@ -1,6 +1,5 @@
 """The referee answers what is known by hand, and makes the committed graphs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -8,17 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.meganeura import referee
 from tests.meganeura.referee import TRAINING, Adam, Referee, RefereeError, Sgd, State, Step, driver, dump
 from tests.meganeura_ir.rust_graphs import contents
 
 Raw: TypeAlias = Any
-
-
-@pytest.fixture(scope="module")
-def asked() -> Iterator[Referee]:
-    with Referee() as asked:
-        yield asked
 
 
 def node(id: int, op: Raw, inputs: list[int], *shape: int, dtype: str = "F32") -> Raw:
@@ -45,10 +37,10 @@ CACHE = graph(
 )
 
 
-def test_sgd_then_adam(asked: Referee) -> None:
+def test_sgd_then_adam(referee: Referee) -> None:
     """Mean of x @ w, all gradients 1/4: SGD moves by rate/4, the first step of Adam by the rate."""
     steps = [Step(ONES, Sgd(0.1)), Step({}, Sgd(0.1)), Step({}, Adam(0.01))]
-    states = asked.run(MEAN, TENTHS, steps, passes=TRAINING)
+    states = referee.run(MEAN, TENTHS, steps, passes=TRAINING)
     assert [state.outputs[0] for state in states] == pytest.approx([0.8, 0.6, 0.4], rel=1e-6)
     assert states[2].gradients["w"].tolist() == [0.25] * 32
     weights = [state.parameters["w"][0] for state in states]
@@ -56,47 +48,47 @@ def test_sgd_then_adam(asked: Referee) -> None:
     assert weights == pytest.approx([0.075, 0.05, 0.04], abs=1e-4 * 0.01)
 
 
-def test_step_without_optimizer_changes_nothing(asked: Referee) -> None:
-    (state,) = asked.run(MEAN, TENTHS, [Step(ONES)], passes=TRAINING)
+def test_step_without_optimizer_changes_nothing(referee: Referee) -> None:
+    (state,) = referee.run(MEAN, TENTHS, [Step(ONES)], passes=TRAINING)
     assert state.parameters["w"].tolist() == [np.float32(0.1)] * 32
 
 
-def test_parameters_and_inputs_start_as_zero_and_stay(asked: Referee) -> None:
-    states = asked.run(MEAN, {}, [Step(ONES), Step({"x": np.zeros((4, 8))})])
+def test_parameters_and_inputs_start_as_zero_and_stay(referee: Referee) -> None:
+    states = referee.run(MEAN, {}, [Step(ONES), Step({"x": np.zeros((4, 8))})])
     assert [state.outputs[0].tolist() for state in states] == [[0], [0]]
-    states = asked.run(MEAN, TENTHS, [Step(ONES), Step({})])
+    states = referee.run(MEAN, TENTHS, [Step(ONES), Step({})])
     assert states[0].outputs[0] == states[1].outputs[0] == pytest.approx(0.8)
 
 
-def test_cache_keeps_its_rows(asked: Referee) -> None:
+def test_cache_keeps_its_rows(referee: Referee) -> None:
     rows = [Step({"row": np.float32([[n, n, n]]), "at": np.uint32([at])}) for n, at in ((1, 1), (2, 0))]
-    states = asked.run(CACHE, {}, rows)
+    states = referee.run(CACHE, {}, rows)
     assert [state.parameters["cache"].tolist() for state in states] == [[0, 0, 0, 1, 1, 1], [2, 2, 2, 1, 1, 1]]
 
 
-def test_differentiate_appends_the_gradients(asked: Referee) -> None:
-    nodes, outputs, _ = msgspec.msgpack.decode(asked.passes(MEAN, ["Differentiate"]))
+def test_differentiate_appends_the_gradients(referee: Referee) -> None:
+    nodes, outputs, _ = msgspec.msgpack.decode(referee.passes(MEAN, ["Differentiate"]))
     assert len(nodes) == 8
     assert outputs == [3, 7]
     assert nodes[7] == [7, "MatMulAT", [0, 5], [[8, 4], "F32"]]
     assert nodes[5] == [5, {"Constant": [[1 / 16] * 16]}, [], [[4, 4], "F32"]]
 
 
-def test_panic_is_the_crates_own_and_leaves_the_next_request_alone(asked: Referee) -> None:
+def test_panic_is_the_crates_own_and_leaves_the_next_request_alone(referee: Referee) -> None:
     with pytest.raises(RefereeError, match=r"autodiff not supported for CacheWrite.*\(meganeura-[^/]*/src/autodiff"):
-        asked.passes(CACHE, ["Differentiate"])
+        referee.passes(CACHE, ["Differentiate"])
     with pytest.raises(RefereeError, match="unknown input: y"):
-        asked.run(MEAN, TENTHS, [Step({"y": np.zeros(1)})])
-    assert asked.run(MEAN, TENTHS, [Step(ONES)])[0].outputs[0] == pytest.approx(0.8)
+        referee.run(MEAN, TENTHS, [Step({"y": np.zeros(1)})])
+    assert referee.run(MEAN, TENTHS, [Step(ONES)])[0].outputs[0] == pytest.approx(0.8)
 
 
-def test_request_that_does_not_decode_is_refused(asked: Referee) -> None:
+def test_request_that_does_not_decode_is_refused(referee: Referee) -> None:
     with pytest.raises(RefereeError, match="Nonsense"):
-        asked.passes(graph(node(0, "Nonsense", [], 1)), [])
+        referee.passes(graph(node(0, "Nonsense", [], 1)), [])
 
 
 def test_missing_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(referee, "DRIVERS", (tmp_path,))
+    monkeypatch.setattr("tests.meganeura.referee.DRIVERS", (tmp_path,))
     with pytest.raises(RefereeError, match="scripts/install_vulkan installs Mesa 25"):
         driver()
 

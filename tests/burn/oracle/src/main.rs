@@ -27,8 +27,11 @@
 //! `live` has, in ascending order, those ids named by the case that hold a tensor at the end. Each case has an interpreter of its own, so
 //! a panic does not reach the next one. A failed allocation aborts the process; whoever feeds it starts it again.
 
+#[path = "../../../frames.rs"]
+mod frames;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
@@ -240,34 +243,16 @@ fn keep_panic(info: &panic::PanicHookInfo<'_>) {
     *LAST_PANIC.lock().unwrap() = (message, place);
 }
 
-/// The next frame, or nothing at the end of input.
-fn read_frame(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut length = [0; 4];
-    match input.read_exact(&mut length) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
-    }
-    let mut frame = vec![0; u32::from_le_bytes(length) as usize];
-    input.read_exact(&mut frame)?;
-    Ok(Some(frame))
-}
-
 fn main() -> io::Result<()> {
     panic::set_hook(Box::new(keep_panic));
-    let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
-    let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    while let Some(frame) = read_frame(&mut input)? {
-        let answer = match caught(|| rmp_serde::from_slice::<Case>(&frame)) {
+    frames::answer_each(|frame| {
+        let answer = match caught(|| rmp_serde::from_slice::<Case>(frame)) {
             Ok(Ok(case)) => case.run(),
             Ok(Err(error)) => Answer::Invalid {
                 invalid: error.to_string(),
             },
             Err((message, _)) => Answer::Invalid { invalid: message },
         };
-        let packed = rmp_serde::to_vec(&answer).map_err(io::Error::other)?;
-        output.write_all(&(packed.len() as u32).to_le_bytes())?;
-        output.write_all(&packed)?;
-        output.flush()?;
-    }
-    Ok(())
+        rmp_serde::to_vec(&answer).map_err(io::Error::other)
+    })
 }

@@ -33,13 +33,15 @@
 //! `meganeura-referee dump FOLDER` writes every model graph as `NAME.json`, and those of more than `JSON_LIMIT` bytes
 //! as `NAME.msgpack.gz`.
 
+#[path = "../../../frames.rs"]
+mod frames;
 mod models;
 mod passes;
 mod record;
 mod run;
 
 use std::fs;
-use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::Mutex;
@@ -121,33 +123,15 @@ fn keep_panic(info: &panic::PanicHookInfo<'_>) {
     });
 }
 
-/// The next frame, or nothing at the end of input.
-fn read_frame(input: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut length = [0; 4];
-    match input.read_exact(&mut length) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
-    }
-    let mut frame = vec![0; u32::from_le_bytes(length) as usize];
-    input.read_exact(&mut frame)?;
-    Ok(Some(frame))
-}
-
 fn serve() -> io::Result<()> {
     panic::set_hook(Box::new(keep_panic));
-    let mut input = BufReader::with_capacity(1 << 16, io::stdin().lock());
-    let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    while let Some(frame) = read_frame(&mut input)? {
-        let answer = match rmp_serde::from_slice::<Request>(&frame) {
+    frames::answer_each(|frame| {
+        let answer = match rmp_serde::from_slice::<Request>(frame) {
             Ok(request) => caught(|| request.answer()).unwrap_or_else(Answer::Panic),
             Err(error) => Answer::Invalid(error.to_string()),
         };
-        let packed = rmp_serde::to_vec_named(&answer).map_err(io::Error::other)?;
-        output.write_all(&(packed.len() as u32).to_le_bytes())?;
-        output.write_all(&packed)?;
-        output.flush()?;
-    }
-    Ok(())
+        rmp_serde::to_vec_named(&answer).map_err(io::Error::other)
+    })
 }
 
 fn dump(folder: &Path) -> io::Result<()> {
