@@ -137,15 +137,20 @@ def first_difference(
 
 def _by_itself(recording: Recording, right: Side, fault: Fault, tolerance: Tolerance | None) -> Comparison | None:
     """See `Fault.by_itself`."""
-    values = {operand.tensor.id.value: operand.left for operand in fault.inputs}
-    is_known = all(tensor.id.value in values for tensor in fault.op.inputs)
+    known = {operand.tensor.id for operand in fault.inputs}
+    is_known = all(tensor.id in known for tensor in fault.op.inputs)
     if isinstance(right, Recorded) or fault.op.uses_random or not is_known or fault.left is None:
         return None
     if all(operand.is_same for operand in fault.inputs):
         return None
-    id = fault.tensor.id.value
-    (made,) = right.run(cut(recording, [fault.place], id, values), {})
-    return compared(fault.left, made[id], tolerance_of(fault.tensor, tolerance))
+    (made,) = right.run(operation_alone(recording, fault), {})
+    return compared(fault.left, made[fault.tensor.id.value], tolerance_of(fault.tensor, tolerance))
+
+
+def operation_alone(recording: Recording, fault: Fault) -> Recording:
+    """The operation at fault by itself, on its inputs of the left side, with its output read."""
+    values = {operand.tensor.id.value: operand.left for operand in fault.inputs}
+    return cut(recording, [fault.place], fault.tensor.id.value, values)
 
 
 def tolerance_of(tensor: TensorIr, override: Tolerance | None) -> Tolerance:

@@ -1,15 +1,13 @@
 """`burn-xla demo`: real data, from the first operation to a picture."""
 
-import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
 
+from jax_backend.cli.progress import bar, waiting
 from jax_backend.cli.text import table
 
 if TYPE_CHECKING:
@@ -118,41 +116,15 @@ def trained_epochs(trainer: "Trainer", test: "Digits", epochs: int) -> tuple[lis
     made: list[Epoch] = []
     times: list[float] = []
     began = time.perf_counter()
-    with progress(epochs) as show:
+    with bar("epoch", "loss {task.fields[loss]:.3f}  held out {task.fields[accuracy]:.1%}") as shown:
+        task = shown.add_task("", total=epochs, loss=float("nan"), accuracy=0.0) if shown else None
         for epoch in train(trainer, test, epochs):
             made.append(epoch)
             times.append(time.perf_counter() - began)
             began += times[-1]
-            show(epoch)
+            if shown and task is not None:
+                shown.update(task, advance=1, loss=epoch.loss, accuracy=epoch.accuracy)
     return made, times
-
-
-@contextmanager
-def progress(epochs: int) -> Generator[Callable[["Epoch"], None]]:
-    """A way to show an epoch: a bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda epoch: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    state = TextColumn("loss {task.fields[loss]:.3f}  held out {task.fields[accuracy]:.1%}")
-    columns = (TextColumn("epoch"), BarColumn(), MofNCompleteColumn(), state, TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=epochs, loss=float("nan"), accuracy=0.0)
-        yield lambda epoch: bar.update(task, advance=1, loss=epoch.loss, accuracy=epoch.accuracy)
-
-
-@contextmanager
-def waiting(what: str) -> Generator[None]:
-    """Say on stderr, if that is a terminal, what takes so long."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
 
 
 def counts(recorder: "Recorder", epochs: list["Epoch"], times: list[float], test: "Digits") -> dict[str, Any]:

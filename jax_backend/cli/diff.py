@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jax_backend.cli.faults import fault_object, fault_text, found, progress, sides, smallest, written
+from jax_backend.cli.faults import fault_object, fault_text, found, sides, smallest, written
+from jax_backend.cli.progress import progress
 
 if TYPE_CHECKING:
     from jax_backend.check import Tolerance
@@ -121,10 +122,9 @@ def single(recording: "Recording", fault: "Fault", out: Path) -> str:
     """Write the operation at fault alone, on its inputs of the left side, with the right side's answer."""
     from ir.wire.messages import TensorResult
     from jax_backend import host
-    from jax_backend.shrinking import cut
+    from jax_backend.differences import operation_alone
 
-    values = {operand.tensor.id.value: operand.left for operand in fault.inputs}
-    small = cut(recording, [fault.place], fault.tensor.id.value, values)
+    small = operation_alone(recording, fault)
     assert fault.right is not None
     answer = TensorResult(Ok=host.from_numpy(fault.right, fault.tensor.dtype))
     small.reads[:] = [read._replace(answer=answer) for read in small.reads]

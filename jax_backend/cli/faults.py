@@ -1,20 +1,18 @@
-"""What `diff` and `shrink` share: options, progress, and how a fault is shown."""
+"""What `diff` and `shrink` share: the sides, the search, and how a fault is shown."""
 
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jax_backend.cli.progress import progress
 from jax_backend.cli.text import plain
 
 if TYPE_CHECKING:
     import numpy as np
 
     from jax_backend.check import Comparison
-    from jax_backend.differences import Fault, Tick
+    from jax_backend.differences import Fault
     from jax_backend.faults import Search
     from jax_backend.recording import Recording
     from jax_backend.sides import Side
@@ -33,21 +31,6 @@ def sides(left: str, right: str | None) -> tuple["Side", "Side | None"]:
     from jax_backend.sides import parse
 
     return parse(left), parse(right) if right else None
-
-
-@contextmanager
-def progress(total: int, what: str) -> Generator["Tick"]:
-    """A bar on stderr, if that is a terminal, moved by the number of operations that are done."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def found(search: "Search", recording: "Recording") -> "Fault | None":

@@ -160,12 +160,12 @@ def write_page(file: Path, target: Path, device: str | None) -> None:
 
     devices.prepare(device or "")
     from ir.wire.capture import read_messages
-    from jax_backend.cli.run import progress
+    from jax_backend.cli.progress import tracked
     from jax_backend.report_page import page
     from jax_backend.session_report import report
 
     chosen = devices.find_device(device) if device else None
-    with progress(sum(1 for _ in read_messages(file))) as tick:
+    with tracked(sum(1 for _ in read_messages(file)), "messages") as tick:
         found = report(file.name, tick(read_messages(file)), chosen)
     target.write_text(page(found), encoding="utf-8")
     failed = f"; {len(found.failures)} reads failed" if found.failures else ""

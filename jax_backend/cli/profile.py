@@ -30,7 +30,7 @@ def command(file: Path, device: str | None, top: int, alone: bool, trace: Path |
 
     devices.prepare(device or "")
     from ir.wire.capture import read_messages
-    from jax_backend.cli.faults import progress
+    from jax_backend.cli.progress import progress
     from jax_backend.inspection import operations
     from jax_backend.profiling import profile
 

@@ -2,16 +2,16 @@
 
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from ir.formats import is_graph_file
+from jax_backend.cli.progress import tracked
 from jax_backend.cli.text import plain
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from jax_backend.cache import ProgramCache
     from jax_backend.check import Outcome
     from jax_backend.recorder import Recorder
-
-T = TypeVar("T")
 
 SESSION_OPTIONS = ("check", "eager", "verify", "dump_hlo", "seed")
 GRAPH_OPTIONS = ("inputs", "weights", "compat", "save")
@@ -126,7 +124,7 @@ def run(
     recorded = recorded_reads(read_messages(file)) if check else {}
     found: list[Outcome] = []
     began = time.perf_counter()
-    with progress(num_messages) as tick:
+    with tracked(num_messages, "messages") as tick:
         for answer in replay(tick(read_messages(file)), recorder):
             found.append(outcome(answer, recorded.get(answer.request_id), check=check))
             if on_outcome is not None:
@@ -152,20 +150,6 @@ def counts(recorder: "Recorder", outcomes: list["Outcome"], elapsed_s: float) ->
         "compared": sum(o.comparison is not None for o in outcomes),
         "bad": sum(not o.is_good for o in outcomes),
     }
-
-
-@contextmanager
-def progress(total: int) -> Generator[Callable[[Iterable[T]], Iterator[T]]]:
-    """A way to iterate that shows a bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield iter
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("messages"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield lambda items: iter(bar.track(items, total=total))
 
 
 def show(outcome: "Outcome") -> None:

@@ -1,9 +1,7 @@
 """The part of `burn-xla run` for Meganeura graphs: leaves from files, outputs on the screen or into files."""
 
-import sys
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +11,7 @@ import numpy as np
 
 from ir.errors import WireError
 from ir.meganeura import Compat, Graph
+from jax_backend.cli.progress import waiting
 from jax_backend.cli.run import preview
 from jax_backend.cli.text import plain
 
@@ -61,18 +60,6 @@ def run_graph_file(
         "total_s": round(elapsed_s, 3),
     }
     click.echo(as_json_text(outputs, summary) if as_json else as_text(outputs, summary))
-
-
-@contextmanager
-def waiting(what: str) -> Generator[None]:
-    """Say what is going on, on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
 
 
 def fill(session: "Session", options: GraphOptions) -> list[str]:

@@ -1,13 +1,12 @@
 """BERT encoders of sentences, such as MiniLM. Names: transformers."""
 
-import json
 import math
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from ir.meganeura import Graph
 from jax_backend.models import layers
+from jax_backend.models.config import HuggingFaceConfig
 from jax_backend.models.parameters import Model, Parameters, first_rows
 
 _NEGLIGIBLE: Final = 1e-24
@@ -15,7 +14,7 @@ _NEGLIGIBLE: Final = 1e-24
 
 
 @dataclass(frozen=True)
-class BertConfig:
+class BertConfig(HuggingFaceConfig):
     """The sizes of an encoder, under the names of a Hugging Face `config.json`."""
 
     vocab_size: int
@@ -24,12 +23,6 @@ class BertConfig:
     num_attention_heads: int
     intermediate_size: int
     layer_norm_eps: float = 1e-12
-
-    @classmethod
-    def load(cls, path: str | Path) -> "BertConfig":
-        """Read a `config.json`."""
-        found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-        return cls(**{f.name: found[f.name] for f in fields(cls) if f.name in found})
 
 
 def build_embedder(config: BertConfig, seq_len: int) -> Model:

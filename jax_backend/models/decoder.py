@@ -3,18 +3,17 @@
 Source: meganeura `models/smollm2.rs`, `models/mistral.rs`, for the nodes and their order; transformers for the names.
 """
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ir.meganeura import Graph
+from jax_backend.models.config import HuggingFaceConfig
 from jax_backend.models.parameters import Model, Parameters
 
 
 @dataclass(frozen=True)
-class DecoderConfig:
+class DecoderConfig(HuggingFaceConfig):
     """The sizes of a decoder, under the names of a Hugging Face `config.json`."""
 
     vocab_size: int
@@ -31,13 +30,11 @@ class DecoderConfig:
     """Positions that each one sees, itself included; None: all before it."""
 
     @classmethod
-    def load(cls, path: str | Path) -> "DecoderConfig":
-        """Read a `config.json`."""
-        found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    def complete(cls, found: dict[str, Any]) -> None:
+        """Sizes that follow from others, and those of RoPE, which newer files keep in a record of their own."""
         found.setdefault("head_dim", found["hidden_size"] // found["num_attention_heads"])
         found.setdefault("tie_word_embeddings", False)
         found.update(found.get("rope_parameters") or {})
-        return cls(**{f.name: found[f.name] for f in fields(cls) if f.name in found})
 
     @property
     def width(self) -> int:

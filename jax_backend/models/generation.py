@@ -86,4 +86,4 @@ def likeliest(logits: Array, row: Array) -> Array:
 @jax.jit
 def _next(logits: Array, position: Array) -> tuple[Array, Array]:
     """The likeliest token (1) of logits (1, vocab), and the position (1) after `position` (1)."""
-    return jnp.argmax(logits, axis=-1).astype(jnp.uint32), position + jnp.uint32(1)
+    return likeliest(logits, jnp.int32(0)), position + jnp.uint32(1)

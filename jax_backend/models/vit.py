@@ -1,19 +1,18 @@
 """Vision transformers that classify images. Names: transformers, `ViTForImageClassification`."""
 
-import json
-from dataclasses import dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ir.meganeura import Graph
 from jax_backend.models import layers
+from jax_backend.models.config import HuggingFaceConfig
 from jax_backend.models.parameters import Load, Model, Parameters, flat
 
 
 @dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(HuggingFaceConfig):
     """The sizes of a vision transformer, under the names of a Hugging Face `config.json`."""
 
     hidden_size: int
@@ -26,11 +25,9 @@ class ViTConfig:
     layer_norm_eps: float = 1e-12
 
     @classmethod
-    def load(cls, path: str | Path) -> "ViTConfig":
-        """Read a `config.json`."""
-        found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    def complete(cls, found: dict[str, Any]) -> None:
+        """The labels may be named instead of counted."""
         found.setdefault("num_labels", len(found.get("id2label") or "ab"))
-        return cls(**{f.name: found[f.name] for f in fields(cls) if f.name in found})
 
     @property
     def num_patches(self) -> int:

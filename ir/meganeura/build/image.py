@@ -1,6 +1,6 @@
 """Builder methods for images, flat in NCHW order."""
 
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from ir.meganeura.core import GraphCore
 from ir.meganeura.ops import conv, norm
@@ -21,7 +21,7 @@ class _Channels(TypedDict):
     spatial: int
 
 
-class _ConvSizes(TypedDict):
+class _ConvSizes(NamedTuple):
     in_channels: int
     in_h: int
     in_w: int
@@ -140,20 +140,9 @@ class ImageBuilder(GraphCore):
         """Cross-correlation with a kernel flat (out_channels, in_channels, kernel_h, kernel_w)."""
         out_h = window_count("Conv2d", "h", in_h, kernel_h, stride, padding_h)
         out_w = window_count("Conv2d", "w", in_w, kernel_w, stride, padding_w)
-        sizes = _ConvSizes(
-            in_channels=in_channels,
-            in_h=in_h,
-            in_w=in_w,
-            out_channels=out_channels,
-            kernel_h=kernel_h,
-            kernel_w=kernel_w,
-            stride=stride,
-            padding_h=padding_h,
-            padding_w=padding_w,
-        )
-        return self.append(
-            conv.Conv2d, [input, kernel], TensorType.f32([batch * out_channels * out_h * out_w]), **sizes
-        )
+        sizes = _ConvSizes(in_channels, in_h, in_w, out_channels, kernel_h, kernel_w, stride, padding_h, padding_w)
+        ty = TensorType.f32([batch * out_channels * out_h * out_w])
+        return self.append(conv.Conv2d, [input, kernel], ty, **sizes._asdict())
 
     def conv2d_grad_input(
         self,
@@ -172,18 +161,8 @@ class ImageBuilder(GraphCore):
     ) -> NodeId:
         """Gradient of `conv2d_hw` for its input."""
         ty = TensorType.f32([batch * in_channels * in_h * in_w])
-        sizes = _ConvSizes(
-            in_channels=in_channels,
-            in_h=in_h,
-            in_w=in_w,
-            out_channels=out_channels,
-            kernel_h=kernel_h,
-            kernel_w=kernel_w,
-            stride=stride,
-            padding_h=padding_h,
-            padding_w=padding_w,
-        )
-        return self.append(conv.Conv2dGradInput, [grad_output, kernel], ty, **sizes)
+        sizes = _ConvSizes(in_channels, in_h, in_w, out_channels, kernel_h, kernel_w, stride, padding_h, padding_w)
+        return self.append(conv.Conv2dGradInput, [grad_output, kernel], ty, **sizes._asdict())
 
     def conv2d_grad_weight(
         self,
@@ -200,18 +179,8 @@ class ImageBuilder(GraphCore):
         padding_w: int,
     ) -> NodeId:
         """Gradient of `conv2d_hw` for its kernel."""
-        sizes = _ConvSizes(
-            in_channels=in_channels,
-            in_h=in_h,
-            in_w=in_w,
-            out_channels=out_channels,
-            kernel_h=kernel_h,
-            kernel_w=kernel_w,
-            stride=stride,
-            padding_h=padding_h,
-            padding_w=padding_w,
-        )
-        return self.append(conv.Conv2dGradWeight, [grad_output, input], **sizes)
+        sizes = _ConvSizes(in_channels, in_h, in_w, out_channels, kernel_h, kernel_w, stride, padding_h, padding_w)
+        return self.append(conv.Conv2dGradWeight, [grad_output, input], **sizes._asdict())
 
     def max_pool_2d(
         self,
