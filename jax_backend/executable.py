@@ -9,7 +9,7 @@ Promise: compiled ahead of time; a mismatch raises, never retraces.
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -107,6 +107,10 @@ def _decode(words: Sequence[Array], form: str, dtype: DType) -> Array:
     return words[0].astype(target)
 
 
+ArrayType: TypeAlias = tuple[tuple[int, ...], np.dtype]
+"""Shape and dtype of an array."""
+
+
 class Config(NamedTuple):
     """What decides a program's code beside its graph, and where it is kept."""
 
@@ -128,7 +132,9 @@ class Executable:
         "donated",
         "from_disk",
         "graph",
+        "input_types",
         "new_bytes",
+        "output_types",
         "outputs",
         "packer",
         "reason",
@@ -159,6 +165,9 @@ class Executable:
             with precision(config.precision):
                 return compile_for(function, abstract_arguments(graph, self.packer, device), self.donated, device)
 
+        tensors = graph.tensors()
+        self.input_types: Final = [array_type(tensors[value]) for value in graph.inputs]
+        self.output_types: Final = [array_type(tensors[value]) for value in graph.outputs]
         made, from_disk = loaded_or_made(config.store, key, device, compiled)
         self.compiled: Final = made
         self.from_disk: Final = from_disk
@@ -218,6 +227,12 @@ def abstract_arguments(graph: RelativeGraph, packer: Packer, device: Device) -> 
     if packer.num_words:
         found.append(jax.ShapeDtypeStruct((packer.num_words,), jnp.uint32, sharding=placed))
     return found
+
+
+def array_type(tensor: Any) -> ArrayType:
+    """Shape and dtype of the array of a tensor."""
+    aval = abstract_value(tensor, None)
+    return aval.shape, aval.dtype
 
 
 def abstract_value(tensor: Any, sharding: jax.sharding.Sharding | None) -> jax.ShapeDtypeStruct:

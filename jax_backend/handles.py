@@ -13,10 +13,11 @@ from typing import Protocol
 import jax
 
 from ir.errors import IrError, UnknownHandle
+from jax_backend.launcher import Launched, Made
 
 
 class Pending(Protocol):
-    """An array that others have a part in."""
+    """An array that may not be there yet: others have a part in it, or the call that makes it waits for its turn."""
 
     def result(self) -> jax.Array:
         """The array, waited for.
@@ -65,7 +66,7 @@ class HandleTable:
 
     @property
     def has_pending(self) -> bool:
-        """Some id may name an array that is pending: `settle` before `get`."""
+        """Some id may name an array in which others have a part: `settle` before it is an input."""
         return bool(self._pending)
 
     def ids(self) -> list[int]:
@@ -75,8 +76,8 @@ class HandleTable:
     @property
     def size_bytes(self) -> int:
         """Bytes of the live buffers, each counted once. Other threads may ask."""
-        unique = {id(b): b.array for b in tuple(self._buffers.values()) if b.array is not None}
-        return sum(array.nbytes for array in unique.values())
+        unique = {id(b): _array_of(b) for b in tuple(self._buffers.values())}
+        return sum(array.nbytes for array in unique.values() if array is not None)
 
     def get(self, id: int) -> Buffer | None:
         """The buffer of `id`, or None."""
@@ -89,15 +90,20 @@ class HandleTable:
             UnknownHandle: no live tensor has this id.
             IrError: the operation that should have made it failed; the reason itself is raised.
         """
-        if self._pending:
-            self.settle((id,))
         buffer = self._buffers.get(id)
         if buffer is None:
             raise UnknownHandle(f"no tensor has the id {id}: it was never made, or its last use is past")
+        if buffer.pending is not None:
+            self.settle((id,))
         if buffer.array is None:
             assert buffer.failure is not None
             raise buffer.failure
         return buffer.array
+
+    def computed(self, id: int) -> jax.Array | None:
+        """The array of `id`, if there is one; the device may still work on it."""
+        buffer = self._buffers.get(id)
+        return None if buffer is None else _array_of(buffer)
 
     def pinned(self, id: int) -> jax.Array:
         """The array of `id` for somebody else to hold: from now on its buffer is never donated.
@@ -109,14 +115,14 @@ class HandleTable:
         self._buffers[id].owners += 1
         return array
 
-    def put(self, id: int, array: jax.Array, *, pinned: bool = False) -> None:
-        """Let `id` name `array`, whatever it named before; `pinned`: somebody else holds it too."""
-        buffer = Buffer(array)
+    def put(self, id: int, made: Made, *, pinned: bool = False) -> None:
+        """Let `id` name an array, whatever it named before; `pinned`: somebody else holds it too."""
+        buffer = Buffer(None, None, made) if isinstance(made, Launched) else Buffer(made)
         buffer.owners += pinned
         self._insert(id, buffer)
 
     def put_pending(self, id: int, pending: Pending) -> None:
-        """Let `id` name an array that is not there yet."""
+        """Let `id` name an array in which others have a part."""
         buffer = Buffer(None, None, pending)
         self._insert(id, buffer)
         self._pending.add(buffer)
@@ -146,6 +152,7 @@ class HandleTable:
         """
         self._reserved += num_bytes
         if self._reserved > self._max_bytes:
+            self.settle()
             live = self.size_bytes
             self._reserved = live
             if live + num_bytes > self._max_bytes:
@@ -195,3 +202,8 @@ class HandleTable:
         buffer.owners += 1
         self.free(id)
         self._buffers[id] = buffer
+
+
+def _array_of(buffer: Buffer) -> jax.Array | None:
+    pending = buffer.pending
+    return pending.array if isinstance(pending, Launched) else buffer.array

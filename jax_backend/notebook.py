@@ -174,8 +174,7 @@ def tensor_html(tensor: "Tensor") -> str:
 def _computed(tensor: "Tensor") -> jax.Array | None:
     """The array of a tensor, if it is there and the device is done with it."""
     recorder = _inner(tensor.recorder)
-    buffer = recorder.handles.get(tensor.id) if recorder else None
-    array = buffer.array if buffer else None
+    array = recorder.handles.computed(tensor.id) if recorder else None
     return array if array is not None and array.is_ready() else None  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -26,9 +26,10 @@ from jax_backend.cache import ProgramCache
 from jax_backend.handles import HandleTable
 from jax_backend.program import Program, pending_program
 from jax_backend.reads import ReadResult
+from jax_backend.recorder_stats import RecorderStats
 from jax_backend.rendezvous import Member, all_reduce
 from jax_backend.rng import RandomState
-from jax_backend.runner import RecorderStats, Runner, Watch
+from jax_backend.runner import Runner, Watch
 from jax_backend.tensor import Tensor, TensorRecorder
 from jax_backend.types import Device
 
@@ -51,6 +52,8 @@ class Recorder(TensorRecorder):
         max_bytes: of live tensors and of what a program makes beside them; by default no limit.
         member: its part in collectives with other recorders; it decides the device.
         watch: sees each call of a compiled program, and makes it; by default it is only made.
+        launch_ahead: make the calls of programs in a thread of their own, so that recording need not wait for them.
+            By default where launching costs the processor much, which is off the CPU; never with `watch` or `eager`.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Recorder(TensorRecorder):
         max_bytes: float = math.inf,
         member: Member | None = None,
         watch: Watch | None = None,
+        launch_ahead: bool | None = None,
     ) -> None:
         self.device: Final = member.device if member else device or jax.devices()[0]
         self.cache: Final = ProgramCache() if cache is None else cache
@@ -78,8 +82,18 @@ class Recorder(TensorRecorder):
         self._symbols = self.cache.symbols
         self._segmenter = Segmenter(self.cache.starting_with, limits)
         self._random = RandomState(seed)
+        if launch_ahead is None:
+            launch_ahead = self.device.platform != "cpu"
         self._runner = Runner(
-            self.device, self.cache, self.handles, self._random, self.stats, name=name, eager=eager, watch=watch
+            self.device,
+            self.cache,
+            self.handles,
+            self._random,
+            self.stats,
+            name=name,
+            eager=eager,
+            watch=watch,
+            launch_ahead=launch_ahead and not eager and watch is None,
         )
         self._graphs: dict[int, RegisteredGraph] = {}
         self._pending: list[Entry] = []

@@ -6,9 +6,8 @@ too, and everything else lives on.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, count
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
@@ -16,14 +15,16 @@ import numpy as np
 from ir.errors import IrError, ShapeError, UnknownHandle
 from ir.op import Op
 from ir.segment import Rule
-from ir.stream import Entry, Segment, concrete_ops, segment, survivors
+from ir.stream import Entry, concrete_ops, segment, survivors
 from jax_backend import host
 from jax_backend.cache import ProgramCache
 from jax_backend.eager import run_eagerly
 from jax_backend.executable import Executable, abstract_value
 from jax_backend.handles import HandleTable
 from jax_backend.interpreter import OperationError
+from jax_backend.launcher import Launcher, Made
 from jax_backend.ops._shared import precision
+from jax_backend.recorder_stats import RecorderStats
 from jax_backend.rng import RandomState
 from jax_backend.types import Device
 
@@ -49,20 +50,6 @@ Watch: TypeAlias = Callable[[Call], Sequence[jax.Array]]
 """Sees a call, makes it, returns its outputs."""
 
 
-@dataclass
-class RecorderStats:
-    """Counts of one recorder."""
-
-    operations: int = 0
-    """Operations run, those inside graph executions included, without Init and Drop."""
-    programs: int = 0
-    """Executions of a compiled program."""
-    reads: int = 0
-    failures: int = 0
-    program_cpu_s: float = 0.0
-    """Processor time of this thread inside the executions: dispatch, and on a CPU what XLA computes here."""
-
-
 class Runner:
     """The device side of a recorder.
 
@@ -75,6 +62,7 @@ class Runner:
         name: the stream, in reports.
         eager: run operation by operation, uncompiled.
         watch: makes each call of a compiled program.
+        launch_ahead: make the calls in a thread of their own.
     """
 
     def __init__(
@@ -88,6 +76,7 @@ class Runner:
         name: str,
         eager: bool,
         watch: Watch | None = None,
+        launch_ahead: bool = False,
     ) -> None:
         self._device = device
         self._cache = cache
@@ -97,6 +86,7 @@ class Runner:
         self._name = name
         self._eager = eager
         self._watch: Final = watch or Call.make
+        self._launcher: Final = Launcher(name, stats) if launch_ahead else None
         self._must_settle = False
         self._inner_ids = count(_INNER_IDS)
         self._unreported: list[IrError] = []
@@ -122,6 +112,7 @@ class Runner:
 
     def reported(self, reason: IrError) -> None:
         """A read has told this failure; no sync will."""
+        self._hear_of_calls()
         if reason in self._unreported:
             self._unreported.remove(reason)
 
@@ -132,6 +123,7 @@ class Runner:
             IrError: the first failure that nothing has reported yet.
         """
         self._settle_pending(None)
+        self._hear_of_calls()
         buffers = [self._handles.get(i) for i in self._handles.ids()]
         try:
             host.block([b.array for b in buffers if b is not None and b.array is not None])
@@ -150,6 +142,8 @@ class Runner:
 
     def clear(self) -> None:
         """Forget every tensor and every failure."""
+        if self._launcher is not None:
+            self._launcher.close()
         self._unreported.clear()
         self._handles.clear()
 
@@ -179,10 +173,16 @@ class Runner:
                 return
 
     def _settle_pending(self, ids: Iterable[int] | None) -> None:
-        """Wait for the collectives that give `ids`, or for all of them."""
+        """Wait for what is pending among `ids`, or for all of it."""
         self._must_settle = self._must_settle and ids is not None
         for reason in self._handles.settle(ids):
             self.fail((), reason)
+
+    def _hear_of_calls(self) -> None:
+        """Wait until the calls under way were made, and put down which of them failed."""
+        if self._launcher is not None and (failures := self._launcher.wait()):
+            for reason in (*failures, *self._handles.settle()):
+                self.fail((), reason)
 
     def _run_compiled(self, entries: list[Entry], dropped: dict[int, int], rule: Rule) -> None:
         part = segment(entries)
@@ -198,26 +198,42 @@ class Runner:
         outputs = frozenset([numbers[i] for i in kept])
         executable = self._cache.get(part.key, outputs, starts, ends, self._device, self._name)
         self._handles.reserve(executable.new_bytes)
-        inputs = self._inputs([ids[n] for n in executable.graph.inputs])
-        for position in executable.donated:
-            value = executable.graph.inputs[position]
-            buffer = self._handles.get(ids[value])
-            if not ends(value) or buffer is None or buffer.owners > 1:
-                inputs[position] = host.copy(inputs[position])
         packer = executable.packer
         pack = None
         if packer.num_words:
             moving = [s for s, t in zip(starts, executable.traced, strict=True) if t]
             key = self._random.take(executable.graph.num_random) if executable.graph.num_random else ()
             pack = packer.pack(part.bindings.scalars, moving, key)
+        inputs = self._inputs([ids[n] for n in executable.graph.inputs])
+        taken = [(n, executable.graph.inputs[n]) for n in executable.donated]
+        copied = [n for n, value in taken if not (ends(value) and self._is_sole(ids[value]))]
+        wanted = set(kept)
+        names = [i if (i := ids[n]) in wanted else None for n in executable.graph.outputs]
+        results: Sequence[Made | None]
+        if self._launcher is None:
+            results = self._call(executable, inputs, copied, pack, rule)
+        else:
+            results = self._launcher.launch(executable, inputs, copied, pack, [name is not None for name in names])
+        self._stats.programs += 1
+        self._handles.free_all(part.consumed.keys())
+        for id, made in zip(names, results, strict=True):
+            if id is not None and made is not None:
+                self._handles.put(id, made)
+
+    def _is_sole(self, id: int) -> bool:
+        """Whether no other id names the buffer of `id`, and nobody else holds it."""
+        buffer = self._handles.get(id)
+        return buffer is not None and buffer.owners == 1
+
+    def _call(
+        self, executable: Executable, inputs: list[Any], copied: Sequence[int], pack: np.ndarray | None, rule: Rule
+    ) -> Sequence[jax.Array]:
+        for n in copied:
+            inputs[n] = host.copy(inputs[n])
         began = time.thread_time()
         results = self._watch(Call(executable, inputs, pack, rule))
         self._stats.program_cpu_s += time.thread_time() - began
-        self._stats.programs += 1
-        wanted = set(kept)
-        self._settle(
-            part, {ids[n]: a for n, a in zip(executable.graph.outputs, results, strict=True) if ids[n] in wanted}
-        )
+        return results
 
     def _run_eager(self, entries: list[Entry]) -> None:
         part = segment(entries)
@@ -228,24 +244,23 @@ class Runner:
             inputs.update(zip(outside, self._inputs(outside), strict=True))
             made_inside.update(entry.outputs)
         made = run_eagerly(part, inputs, self._random, self._device, self._cache.custom_ops)
-        self._settle(part, {i: made[i] for i in survivors(part)})
-
-    def _settle(self, part: Segment, made: dict[int, jax.Array]) -> None:
         self._handles.free_all(part.consumed.keys())
-        for id, array in made.items():
-            self._handles.put(id, array)
+        for id in survivors(part):
+            self._handles.put(id, made[id])
 
-    def _inputs(self, ids: list[int]) -> list[jax.Array]:
+    def _inputs(self, ids: list[int]) -> list[Any]:
+        """The arrays of `ids`; `Launched` ones where the calls that make them wait for their turn."""
         buffers = [self._handles.get(i) for i in ids]
-        arrays = [b.array for b in buffers if b is not None and b.array is not None]
-        if len(arrays) != len(ids):
+        found = [b.array if b.pending is None else b.pending for b in buffers if b is not None]
+        if len(found) != len(ids):
             raise UnknownHandle(f"{self._name}: an input of a program is missing")
-        return arrays
+        return found
 
     # ---- failing
 
     def _without_failed(self, entries: list[Entry]) -> list[Entry]:
         """`entries` without those whose inputs failed, never were, or are not what they declare; their outputs fail."""
+        self._settle_pending(chain.from_iterable(e.inputs for e in entries))
         kept: list[Entry] = []
         made: set[int] = set()
         waiting = entries[::-1]

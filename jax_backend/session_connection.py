@@ -99,7 +99,8 @@ class SessionConnection(MessageListener):
             stats = recorder.stats
             counts.operations, counts.programs, counts.reads = stats.operations, stats.programs, stats.reads
             counts.failures = stats.failures
-            counts.session_cpu_seconds = self._worker_cpu_s + (self._reader.cpu_s if self._reader is not None else 0.0)
+            reader_cpu_s = self._reader.cpu_s if self._reader is not None else 0.0
+            counts.session_cpu_seconds = self._worker_cpu_s + reader_cpu_s + stats.launcher_cpu_s
             counts.program_cpu_seconds = stats.program_cpu_s
         return counts
 

@@ -224,7 +224,12 @@ def through_server(bench: Bench, client: str, name: str) -> Measured:
 
     # More steps than are looked at: the last ones run while the profiler is ended.
     command = bench.command(client, name, "--url", server.url, steps=timed + traced + 1, read_every=every)
-    found = run(command, at_step, stops=(timed, timed + traced) if traced else (), until=bench.until)
+    known = len(server.compiles)
+    try:
+        found = run(command, at_step, stops=(timed, timed + traced) if traced else (), until=bench.until)
+    finally:
+        for event in server.compiles[known:]:
+            bench.say(f"  {event['text']}")
     spent = {key: (value - marks[warm][key]) * 1e3 / steps for key, value in marks[timed].items()}
     measured = Measured(bench.typical_ms(found, warm, every, timed), found)
     measured.calls, measured.loop = spent["program_cpu_seconds_total"], spent["loop_cpu_seconds_total"]

@@ -39,9 +39,9 @@ def read(recorder: Recorder, id: int, status: TensorStatus = READ_ONLY, dims: tu
     return host.to_numpy(recorder.read_tensor(t(id, status, dims)).result())
 
 
-@pytest.fixture
-def recorder() -> Iterator[Recorder]:
-    made = Recorder(seed=0)
+@pytest.fixture(params=[False, True], ids=["", "launch_ahead"])
+def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder]:
+    made = Recorder(seed=0, launch_ahead=request.param)
     yield made
     made.close()
     assert len(made.handles) == 0
@@ -69,6 +69,7 @@ def test_a_scalar_that_changes_each_step_compiles_once(recorder: Recorder) -> No
 
 
 def test_a_replayed_program_is_traced_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    chex.clear_trace_counter()
     make = executable.program_function
     monkeypatch.setattr(executable, "program_function", lambda *given: chex.assert_max_traces(make(*given), n=1))
     upload(recorder, 0, 1.0)
@@ -208,7 +209,7 @@ def test_a_consumed_weight_gives_its_buffer_to_the_next(recorder: Recorder) -> N
     recorder.flush()
     before = recorder.handles.array(weight)
     after = step(recorder, weight, 102, 0.5)
-    recorder.flush()
+    recorder.sync()
     assert before.is_deleted()
     np.testing.assert_array_equal(read(recorder, after), np.full(DIMS, 0.25))
 
