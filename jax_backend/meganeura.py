@@ -33,7 +33,7 @@ from jax_backend.checkpoint import Checkpoint
 from jax_backend.graph_function import UnknownName, listed
 from jax_backend.program_store import ProgramStore
 from jax_backend.session_programs import SessionPrograms
-from jax_backend.training import Adam, Gradients, Moments, Optimizer, Rule, Sgd, control_values, plan
+from jax_backend.training import Adam, Feedback, Gradients, Moments, Optimizer, Rule, Sgd, control_values, plan
 from jax_backend.types import Array, Device
 
 
@@ -48,13 +48,16 @@ class Session:
         compat: `"0.2"`: as Meganeura 0.2 does, where that differs from what is meant.
         batch: run this many sets of inputs and caches at once, each along a new first axis; the loss is the mean.
         shared: inputs that are the same for the whole batch.
+        feedback: by name of an input, a jax function `(outputs, inputs by name) -> array` that gives what it holds
+            after a run. It is a part of the run's program, so that a loop that feeds itself never waits for the host.
         device: by default jax's first.
         precision: of products and convolutions; full f32 by default, where XLA would use TF32 or bf16.
         store: where executables outlive the process (`disk_cache.enable()`).
 
     Raises:
         StreamError: two leaves have one name, or the outputs do not hold the gradients that `"given"` promises.
-        UnknownName: `shared` names no input.
+        UnknownName: `shared` or `feedback` names no input.
+        ShapeError, DTypeError: a function of `feedback` gives another array than its input takes.
     """
 
     def __init__(
@@ -65,14 +68,14 @@ class Session:
         compat: Compat = None,
         batch: int | None = None,
         shared: Collection[str] = (),
+        feedback: Feedback | None = None,
         device: Device | None = None,
         precision: jax.lax.Precision = jax.lax.Precision.HIGHEST,
         store: ProgramStore | None = None,
     ) -> None:
         self.device: Final[Device] = device or jax.devices()[0]
-        self._plan: Final = plan(graph, gradients, compat, batch, shared)
-        variant = f"{gradients} {batch} {sorted(shared)}"
-        self.programs: Final = SessionPrograms(self._plan, variant, self.device, precision, store)
+        self._plan: Final = plan(graph, gradients, compat, batch, shared, feedback or {})
+        self.programs: Final = SessionPrograms(self._plan, self.device, precision, store)
         made = self._plan
         parameters = (*made.parameters, *made.states, *made.unused_parameters)
         self._parameters: Final = Buffers("parameter", parameters, self.device)
@@ -130,6 +133,14 @@ class Session:
             DTypeError: floats or negative numbers for indices.
         """
         self._inputs.set(name, data)
+
+    def input(self, name: str) -> Array:
+        """What an input holds, on the device: what was set, or what `feedback` made of the last run. Does not wait.
+
+        Raises:
+            UnknownName: the graph has no such input.
+        """
+        return self._inputs.get(name)
 
     def fill_caches(self, rows: Mapping[str, Any]) -> None:
         """Write the first rows of caches, as a run over a prompt has made them; the rest stays.
@@ -199,15 +210,17 @@ class Session:
         inputs, states = self._inputs.arrays(self._plan.inputs), self._parameters.arrays(self._plan.states)
         self._grads = []  # their memory is for those to come
         if rule is None:
-            states, self._outputs, self._grads = self.programs.run(trained, fixed, inputs, states)
+            states, outputs, self._grads = self.programs.run(trained, fixed, inputs, states)
         else:
             name, optimizer = rule
             multipliers = [self._multiplier(leaf.name) for leaf in self._trained]
             control = control_values(optimizer, multipliers, self._steps)
             result = self.programs.learn(name, trained, fixed, inputs, states, self._moments_for(name), control)
-            trained, states, moments, self._outputs, self._grads = result
+            trained, states, moments, outputs, self._grads = result
             self._learned(name, trained, moments)
         self._parameters.replace(self._plan.states, states)
+        self._outputs = outputs[: self._plan.num_outputs]
+        self._inputs.replace(self._plan.fed, outputs[self._plan.num_outputs :])
 
     def sgd_step(self, learning_rate: float) -> None:
         """Update the parameters by the gradients of the last run; multipliers do not count.

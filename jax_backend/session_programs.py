@@ -30,7 +30,6 @@ class SessionPrograms:
 
     Args:
         plan: what runs.
-        variant: what else decides the code, by which a stored executable is found.
         device: where.
         precision: of products and convolutions.
         store: where executables outlive the process.
@@ -39,13 +38,11 @@ class SessionPrograms:
     def __init__(
         self,
         plan: Plan,
-        variant: str,
         device: Device,
         precision: jax.lax.Precision,
         store: ProgramStore | None,
     ) -> None:
         self._plan: Final = plan
-        self._variant: Final = variant
         self._device: Final = device
         self._precision: Final = precision
         self._store: Final = store
@@ -129,10 +126,10 @@ class SessionPrograms:
         return made
 
     def _key(self, name: str, donated: tuple[int, ...]) -> str | None:
-        if self._store is None:
+        if self._store is None or not self._plan.variant:
             return None
         key = program_key(self._plan.relative, (), (), donated, self._device, self._precision)
-        return key and hashlib.blake2b(f"{key} {self._variant} {name}".encode(), digest_size=20).hexdigest()
+        return key and hashlib.blake2b(f"{key} {self._plan.variant} {name}".encode(), digest_size=20).hexdigest()
 
     def _trained_leaves(self) -> list[Leaf]:
         return [self._plan.parameters[n] for n in self._plan.trained]

@@ -5,7 +5,8 @@ p -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon), one t for the ses
 Source: meganeura 0.2 `optimizer.rs`, `session.rs`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -13,10 +14,11 @@ import numpy as np
 import optax  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import Struct
 
-from ir.errors import StreamError
+from ir.errors import DTypeError, ShapeError, StreamError
 from ir.meganeura import Compat, Graph, differentiate
 from ir.meganeura.ops import Parameter
 from ir.stream import RelativeGraph
+from jax_backend.executable import abstract_value
 from jax_backend.graph_function import GraphFunction, Leaf, UnknownName, listed
 from jax_backend.types import Array
 
@@ -25,6 +27,8 @@ Forward: TypeAlias = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, Arrays]]
 """(parameters, inputs, states) -> (outputs, new states)."""
 Differentiated: TypeAlias = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, Arrays, Arrays]]
 """(parameters, inputs, states) -> (outputs, new states, gradients of the trained parameters)."""
+Feedback: TypeAlias = Mapping[str, Callable[[Arrays, Mapping[str, Array]], Array]]
+"""By name of an input, what it holds in the next run: a function of the outputs and of the inputs by name."""
 Gradients: TypeAlias = Literal["jax", "graph", "given"] | None
 """Where gradients come from: see `Session`."""
 
@@ -66,7 +70,8 @@ class Control(NamedTuple):
 class Plan(NamedTuple):
     """How a session runs its graph: the function, and what goes into it.
 
-    `trained` are the places of the parameters that have a gradient, in the order of the gradients.
+    `trained` are the places of the parameters that have a gradient, in the order of the gradients; `fed` are the
+    inputs that follow from a run: the last outputs of `run`, after the `num_outputs` of the graph.
     """
 
     run: Differentiated
@@ -76,15 +81,25 @@ class Plan(NamedTuple):
     states: tuple[Leaf, ...]
     trained: tuple[int, ...]
     num_outputs: int
+    fed: tuple[Leaf, ...]
     unused_parameters: tuple[Leaf, ...]
     unused_inputs: tuple[Leaf, ...]
+    variant: str
+    """What decides the code beside the graph; empty where that cannot be written down."""
 
 
-def plan(graph: Graph, gradients: Gradients, compat: Compat, batch: int | None, shared: Collection[str]) -> Plan:
+def plan(
+    graph: Graph,
+    gradients: Gradients,
+    compat: Compat,
+    batch: int | None,
+    shared: Collection[str],
+    feedback: Feedback,
+) -> Plan:
     """How to run `graph`; the arguments are those of `Session`.
 
     Raises:
-        StreamError, UnknownName: as `Session`.
+        StreamError, UnknownName, ShapeError, DTypeError: as `Session`.
     """
     whole = differentiate(graph, compat) if gradients == "graph" else graph
     function = GraphFunction(whole, compat)
@@ -109,8 +124,63 @@ def plan(graph: Graph, gradients: Gradients, compat: Compat, batch: int | None, 
         num_outputs, places = gradient_places(whole, function)
         trained = tuple(places)
         run = carried(forward, tuple(places.values()), num_outputs, batch=batch is not None)
-    made = (run, function.relative, function.parameters, inputs, states, trained, num_outputs)
-    return Plan(*made, tuple(unused[0]), tuple(unused[1]))
+    variant = f"{gradients} {batch} {sorted(shared)}"
+    fed: tuple[Leaf, ...] = ()
+    if feedback:
+        outputs = output_avals(function.relative, num_outputs, batch)
+        fed, code = feedback_of(feedback, outputs, inputs)
+        run = with_feedback(run, [feedback[leaf.name] for leaf in fed], [leaf.name for leaf in inputs])
+        variant = f"{variant} {code}" if code else ""
+    made = (run, function.relative, function.parameters, inputs, states, trained, num_outputs, fed)
+    return Plan(*made, tuple(unused[0]), tuple(unused[1]), variant)
+
+
+def output_avals(graph: RelativeGraph, count: int, batch: int | None) -> list[jax.ShapeDtypeStruct]:
+    """The first `count` outputs of a graph; with `batch`, along a new first axis."""
+    tensors = graph.tensors()
+    outer = () if batch is None else (batch,)
+    avals = [abstract_value(tensors[value], None) for value in graph.outputs[:count]]
+    return [jax.ShapeDtypeStruct((*outer, *aval.shape), aval.dtype) for aval in avals]
+
+
+def feedback_of(
+    feedback: Feedback, outputs: Sequence[jax.ShapeDtypeStruct], inputs: Sequence[Leaf]
+) -> tuple[tuple[Leaf, ...], str]:
+    """The inputs that follow from a run, and a name for the code that makes them; empty where it holds arrays.
+
+    Raises:
+        UnknownName: one is none of `inputs`.
+        ShapeError, DTypeError: its function gives another array than it takes.
+    """
+    leaves = {leaf.name: leaf for leaf in inputs}
+    if unknown := feedback.keys() - leaves.keys():
+        raise UnknownName(f"feedback: expected some of the inputs {listed(leaves)}, got {listed(unknown)}")
+    named = {leaf.name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in inputs}
+    codes: list[str] = []
+    for name, function in feedback.items():
+        with jax.enable_x64(True):
+            traced = jax.make_jaxpr(function)(list(outputs), named)
+        (result,) = traced.out_avals
+        if result.shape != leaves[name].shape:
+            raise ShapeError(f"feedback of {name}: expected {list(leaves[name].shape)}, got {list(result.shape)}")
+        if result.dtype != leaves[name].dtype:
+            raise DTypeError(f"feedback of {name}: expected {leaves[name].dtype}, got {result.dtype}")
+        codes.append("" if traced.consts else f"{name} {traced}")
+    code = hashlib.blake2b("\n".join(codes).encode(), digest_size=20).hexdigest() if all(codes) else ""
+    return tuple(leaves[name] for name in feedback), code
+
+
+def with_feedback(
+    run: Differentiated, functions: Sequence[Callable[[Arrays, Mapping[str, Array]], Array]], names: Sequence[str]
+) -> Differentiated:
+    """`run` with what `functions` make of its outputs and of its inputs, whose names are `names`, as last outputs."""
+
+    def run_and_feed(parameters: Arrays, inputs: Arrays, states: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+        outputs, after, grads = run(parameters, inputs, states)
+        named = dict(zip(names, inputs, strict=True))
+        return [*outputs, *(function(list(outputs), named) for function in functions)], after, grads
+
+    return run_and_feed
 
 
 def gradient_places(graph: Graph, function: GraphFunction) -> tuple[int, dict[int, int]]:

@@ -193,7 +193,7 @@ def decode(setup: Setup) -> Case:
     import jax.numpy as jnp
 
     from jax_backend.models import decoder
-    from jax_backend.models.generation import decoded
+    from jax_backend.models.generation import GREEDY, decoded
 
     config, count = setup.decoder, setup.new
     build = partial(decoder.build_decode_graph, config, setup.seq + count)
@@ -201,18 +201,14 @@ def decode(setup: Setup) -> Case:
     shape = (setup.seq + count, config.num_key_value_heads, config.head_dim)
 
     def prepare() -> Any:
-        session = session_of(build(), parameters, **setup.options)
+        session = session_of(build(), parameters, feedback=GREEDY, **setup.options)
         session.programs.prepare()
         return session
 
     def run(session: Any) -> Any:
-        token = jnp.ones((1,), jnp.uint32)
-        made = []
-        position = jnp.zeros((1,), jnp.uint32)
-        for _ in range(count):
-            token, position = decoded(session, token, position)
-            made.append(token)
-        return np.asarray(jnp.concatenate(made))
+        session.set_input("token_ids", [1])
+        session.set_input("kv_pos", [0])
+        return np.asarray(jnp.concatenate(decoded(session, count)))
 
     def prepare_by_hand() -> Any:
         caches = [(jnp.zeros(shape), jnp.zeros(shape)) for _ in range(config.num_hidden_layers)]

@@ -1,15 +1,16 @@
 """Greedy continuation of prompts: one run over the prompt, then token by token with caches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from ir.errors import ShapeError
 from jax_backend.meganeura import Session
 from jax_backend.models.decoder import DecoderConfig, build_decode_graph, build_prefill_graph
 from jax_backend.models.parameters import Tensors, load_weights
+from jax_backend.training import Feedback
 from jax_backend.types import Array
 
 
@@ -29,7 +30,7 @@ class Generator:
     ) -> None:
         prefill = build_prefill_graph(config, prompt_len)
         self.prefill: Final = Session(prefill.graph, **options)
-        self.decode: Final = Session(build_decode_graph(config, max_seq).graph, **options)
+        self.decode: Final = Session(build_decode_graph(config, max_seq).graph, feedback=GREEDY, **options)
         load_weights(self.prefill, prefill, tensors)
         for name in prefill.loads:
             self.decode.set_parameter(name, self.prefill.parameter(name))
@@ -58,32 +59,41 @@ class Generator:
         rows = [self.prefill.output(n) for n in range(1, self.prefill.num_outputs)]
         self.decode.fill_caches(dict(zip(self._caches, rows, strict=True)))
         tokens = [likeliest(self.prefill.output(), len(prompt) - 1)]
-        position = jnp.full((1,), len(prompt), jnp.uint32)
-        for _ in range(count - 1):
-            token, position = decoded(self.decode, tokens[-1], position)
-            tokens.append(token)
-        return tokens
+        self.decode.set_input("token_ids", tokens[0])
+        self.decode.set_input("kv_pos", [len(prompt)])
+        return [*tokens, *decoded(self.decode, count - 1)]
 
 
-def decoded(session: Session, token: Array, position: Array) -> tuple[Array, Array]:
-    """One run of a decode graph on a token (1) at a position (1): the likeliest token (1) after it, and its position.
+def decoded(session: Session, count: int) -> list[Array]:
+    """The tokens (1) u32 of `count` runs of a decode graph with the feedback `GREEDY`, from its inputs on.
 
-    Nothing is waited for, and only programs go to the device: a number that Python sends costs a transfer.
+    Nothing is waited for, and only one program per token goes to the device: what Python sends costs a transfer, and a
+    second program a launch.
     """
-    session.set_input("token_ids", token)
-    session.set_input("kv_pos", position)
-    session.step()
-    return _next(session.output(), position)
+    tokens: list[Array] = []
+    for _ in range(count):
+        session.step()
+        tokens.append(session.input("token_ids"))
+    return tokens
 
 
 @jax.jit
 def likeliest(logits: Array, row: Array) -> Array:
     """The token (1) with the largest of logits (rows, vocab) in a row."""
-    chosen = jax.lax.dynamic_slice_in_dim(logits, row, 1)
-    return jnp.argmax(chosen, axis=-1).astype(jnp.uint32)
+    return _largest(jax.lax.dynamic_slice_in_dim(logits, row, 1))
 
 
-@jax.jit
-def _next(logits: Array, position: Array) -> tuple[Array, Array]:
-    """The likeliest token (1) of logits (1, vocab), and the position (1) after `position` (1)."""
-    return likeliest(logits, jnp.int32(0)), position + jnp.uint32(1)
+def _largest(logits: Array) -> Array:
+    return jax.lax.argmax(logits, 1, np.uint32)
+
+
+def _next_token(outputs: Sequence[Array], inputs: Mapping[str, Array]) -> Array:
+    return _largest(outputs[0])
+
+
+def _next_position(outputs: Sequence[Array], inputs: Mapping[str, Array]) -> Array:
+    return inputs["kv_pos"] + np.uint32(1)
+
+
+GREEDY: Final[Feedback] = {"token_ids": _next_token, "kv_pos": _next_position}
+"""Of a decode graph: the likeliest token after this one, and its position."""
