@@ -105,6 +105,7 @@ class Host:
         limits: of each session.
         verify: how much of each stream is checked.
         collective_s: seconds that an all-reduce waits for the sessions of other devices.
+        launch_ahead: as of `Recorder`.
     """
 
     devices: Sequence[Device]
@@ -113,6 +114,7 @@ class Host:
     limits: Limits = Limits()
     verify: Level = Level.off
     collective_s: float = 300.0
+    launch_ahead: bool | None = None
     transfers: Transfers = field(default_factory=lambda: Transfers(Exchange(), Exchange()))
     bound: dict[int, int] = field(default_factory=dict[int, int])
     """Session id -> number of the session that has it. One atomic operation each way, so it needs no lock."""
@@ -299,6 +301,7 @@ class RemoteSession:
             verify=host.verify,
             name=f"session {self.number}",
             max_bytes=host.limits.live_bytes,
+            launch_ahead=host.launch_ahead,
         )
         self.device_index = device_index
         if host.verify is Level.off and not self.release.changes:

@@ -22,9 +22,9 @@ def run_client(executable: Path, *options: str) -> list[list[float]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with running(Host(jax.devices(), ProgramCache(), collective_s=60.0)) as server:
+@pytest.fixture(scope="module", params=[False, True], ids=["", "launch_ahead"])
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    with running(Host(jax.devices(), ProgramCache(), collective_s=60.0, launch_ahead=request.param)) as server:
         yield server
 
 

@@ -256,6 +256,14 @@ CONV_ROWS = [
         pads=((1, 1), (0, 0), (2, 2)),
         dilation=(2, 1, 1),
     ),
+    *conv(
+        "window_and_stride_of_2_padded",
+        whole(F32, 3, 1, 8, 5),
+        whole(F32, 2, 1, 2, 3, seed=3),
+        whole(F32, 2),
+        stride=(2, 2),
+        pads=((1, 1), (0, 0)),
+    ),
     *conv("volume_groups", whole(F32, 1, 4, 3, 4, 5), whole(F32, 6, 2, 2, 2, 3), groups=2),
     *conv(
         "grouped",

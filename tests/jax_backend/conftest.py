@@ -14,9 +14,10 @@ from tests.remote_client import (
 )
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    """A server of four devices with small limits and short waits."""
-    host = Host(jax.devices(), PROGRAMS, limits=Limits(SMALL // 2, live_bytes=8 * SMALL), collective_s=6.0)
+@pytest.fixture(scope="module", params=[False, True], ids=["", "launch_ahead"])
+def server(request: pytest.FixtureRequest) -> Iterator[RunningServer]:
+    """A server of four devices with small limits and short waits; it calls programs as on a CPU, or as on a GPU."""
+    limits = Limits(SMALL // 2, live_bytes=8 * SMALL)
+    host = Host(jax.devices(), PROGRAMS, limits=limits, collective_s=6.0, launch_ahead=request.param)
     with running(host, max_message_bytes=SMALL, handshake_s=2.0, transfer_s=4.0) as server:
         yield server

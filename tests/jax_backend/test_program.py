@@ -22,6 +22,7 @@ from jax_backend import record
 from jax_backend.interpreter import OperationError
 from jax_backend.program import Program
 from jax_backend.values import advanced, seed_words
+from tests.reference import conv as reference
 
 X = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 W = np.array([[1, 0], [2, -1], [0.5, 3]], np.float32)
@@ -216,6 +217,18 @@ def test_a_gradient_is_that_of_the_formula() -> None:
 
 def test_a_recorded_scalar_has_a_gradient() -> None:
     np.testing.assert_allclose(affine().grad(jnp.sum, wrt="op1_rhs")(X, W), np.sum(X @ W), rtol=1e-6)
+
+
+def test_a_convolution_whose_transpose_aborts_xla_has_a_gradient() -> None:
+    """A window of 2 with a stride of 2 and a padding of 1, which its adjoint would undo."""
+    x, w, y = tensor(0, (3, 1, 8, 5), F32), tensor(1, (2, 1, 2, 3), F32), tensor(2, (3, 2, 5, 2), F32)
+    options = ir.Conv2dOptions((2, 2), ((1, 1), (0, 0)), (1, 1), 1)
+    program = Program.from_ops([ir.Conv2d(x, w, None, options, y)], [2], names={0: "x", 1: "w"})
+    rng = np.random.default_rng(0)
+    at, kernel = (rng.normal(size=shape).astype(np.float32) for shape in ((3, 1, 8, 5), (2, 1, 2, 3)))
+    static: dict[str, Any] = {"stride": (2, 2), "pads": ((1, 1), (0, 0)), "dilation": (1, 1)}
+    want = reference.conv_x_grad(at, kernel, np.ones((3, 2, 5, 2)), **static)
+    np.testing.assert_allclose(program.grad(jnp.sum, wrt="x")(at, kernel), want, rtol=1e-5, atol=1e-6)
 
 
 def test_an_output_of_one_element_is_a_loss() -> None:
