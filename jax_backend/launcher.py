@@ -152,7 +152,6 @@ class Launcher:
         except IrError as reason:  # it is on record since the call that failed
             _fail(outputs, reason)
             return
-        del inputs
         began = time.thread_time()
         try:
             for place in copied:

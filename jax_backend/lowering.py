@@ -52,6 +52,16 @@ def lowering_of(kind: type[Op]) -> Callable[..., Any]:
         raise UnsupportedOp(f"{kind.__name__}: no lowering; `burn-xla coverage` lists what runs") from None
 
 
+def lowering_name(kind: type[Op]) -> str:
+    """Where the lowering of `kind` is: module and function.
+
+    Raises:
+        UnsupportedOp: there is none.
+    """
+    function = lowering_of(kind)
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def lowered_kinds() -> frozenset[type[Op]]:
     """Every kind that has a lowering."""
     return frozenset(_lowerings)

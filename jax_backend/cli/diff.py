@@ -87,7 +87,8 @@ def command(
         extra = {"file": str(target)} if fault else {}
         click.echo(msgspec.json.encode(fault_object(fault, mine.name, name, extra)).decode())
     elif fault is None:
-        click.echo(f"{file}: {len(recording.ops)} operations, nothing found")
+        what = f"{mine.name} against {name}" if name else f"{mine.name}, NaN and infinities"
+        click.echo(f"{file}: {what}: {len(recording.ops)} operations, nothing found")
     else:
         click.echo(fault_text(file, fault, mine.name, name))
         click.echo(f"reproduce with: {again(target, mine.name, name, nan, other)}\n  {line}")

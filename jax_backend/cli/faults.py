@@ -55,9 +55,12 @@ def written(small: "Recording", out: Path) -> str:
 
 def fault_text(file: Path, fault: "Fault", left: str, right: str | None) -> str:
     """A fault for people."""
+    from jax_backend.lowering import lowering_name
+
     what = "fails" if fault.error else "differs" if fault.comparison else "makes a NaN or an infinity"
     against = f" against {right}" if right else ""
     lines = [f"{file}: {left}{against}: op {fault.place} of {fault.total} {what}", f"  {fault.op}"]
+    lines.append(f"  lowered by {lowering_name(type(fault.op))}")
     if fault.error:
         lines.append(f"  {fault.error}")
     if fault.comparison is not None:
@@ -113,11 +116,14 @@ def fault_object(fault: "Fault | None", left: str, right: str | None, extra: dic
     """A fault for JSON; None where there is none."""
     if fault is None:
         return {"fault": None, "left": left, "right": right}
+    from jax_backend.lowering import lowering_name
+
     made: dict[str, Any] = {
         "op": fault.place,
         "operations": fault.total,
         "kind": fault.op.kind,
         "text": str(fault.op),
+        "lowering": lowering_name(type(fault.op)),
         "error": fault.error or None,
         "output": {"tensor": str(fault.tensor), "left": _values(fault.left), "right": _values(fault.right)},
         "inputs": [
