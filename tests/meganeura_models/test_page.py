@@ -13,11 +13,14 @@ def test_the_programs_of_the_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(programs) == 2
+    assert len(programs) == 3
     names: dict[str, object] = {}
     for program in programs:
         exec(compile(program, str(PAGE), "exec"), names)
-    shape, loss = capsys.readouterr().out.splitlines()
+    shape, fed, loss = capsys.readouterr().out.splitlines()
     assert shape == "(3, 1, 50)"
+    token, position = fed.split()
+    assert int(token.strip("[]")) in range(50)
+    assert position == "[4]"
     assert float(loss) < 1.9
     assert (tmp_path / "decoder.safetensors").is_file()
