@@ -144,6 +144,10 @@ class HandleTable:
             self._pending.discard(buffer)
         return failures
 
+    def settle_launched(self) -> list[IrError]:
+        """As `settle`, for the results of calls: nobody else is waited for."""
+        return self.settle([id for id, buffer in self._buffers.items() if isinstance(buffer.pending, Launched)])
+
     def reserve(self, num_bytes: int) -> None:
         """Count bytes that are about to be made. Freed bytes are counted out only when the limit comes near.
 
@@ -152,7 +156,7 @@ class HandleTable:
         """
         self._reserved += num_bytes
         if self._reserved > self._max_bytes:
-            self.settle()
+            self.settle_launched()
             live = self.size_bytes
             self._reserved = live
             if live + num_bytes > self._max_bytes:

@@ -181,7 +181,7 @@ class Runner:
     def _hear_of_calls(self) -> None:
         """Wait until the calls under way were made, and put down which of them failed."""
         if self._launcher is not None and (failures := self._launcher.wait()):
-            for reason in (*failures, *self._handles.settle()):
+            for reason in (*failures, *self._handles.settle_launched()):
                 self.fail((), reason)
 
     def _run_compiled(self, entries: list[Entry], dropped: dict[int, int], rule: Rule) -> None:

@@ -1,20 +1,24 @@
 """Calls of programs in a thread of their own: order, failures, and that recording does not wait for them."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import ir
 from ir.errors import IrError, ShapeError
 from ir.op import Op
+from ir.ops.control import DeviceId, ReduceOperation
 from jax_backend import host
 from jax_backend.executable import Executable
 from jax_backend.handles import MemoryLimit
 from jax_backend.launcher import MAX_UNDER_WAY
 from jax_backend.recorder import Recorder
+from jax_backend.rendezvous import Rendezvous
 
 DIMS = (2, 3)
 SIZE_BYTES = 24
@@ -168,6 +172,32 @@ def test_a_limit_of_memory_counts_what_waits_for_its_turn(gate: Gate) -> None:
     with pytest.raises(MemoryLimit, match="72 live ones and 24 more"):
         upload(recorder, 3, 1.0)
     recorder.close()
+
+
+@pytest.mark.parametrize("is_failure", [False, True])
+def test_who_looks_for_calls_does_not_wait_for_a_collective(gate: Gate, is_failure: bool) -> None:
+    gate.open.set()
+    gate.failing.add(ir.Mul)
+    rendezvous = Rendezvous(jax.devices()[:2], timeout_s=60.0)
+    pair = [Recorder(member=rendezvous.member(n), launch_ahead=True, max_bytes=5 * SIZE_BYTES) for n in (0, 1)]
+    reduced = ir.AllReduce(t(0), out(1), ReduceOperation.Sum, (DeviceId(0, 0), DeviceId(0, 1)))
+    upload(pair[0], 0, 2.0)
+    pair[0].register_operation(reduced)
+    began = time.monotonic()
+    if is_failure:
+        run(pair[0], ir.Mul(t(0), t(0), out(2)))
+        with pytest.raises(IrError, match="RESOURCE_EXHAUSTED"):
+            read(pair[0], 2)
+    else:
+        wide = host.from_numpy(np.zeros(100, np.float32), ir.F32)
+        with pytest.raises(MemoryLimit):
+            pair[0].register_tensor_data_id(2, wide)
+    assert time.monotonic() - began < 30
+    upload(pair[1], 0, 3.0)
+    pair[1].register_operation(reduced)
+    assert read(pair[0], 1) == 5.0
+    for recorder in pair:
+        recorder.close()
 
 
 def test_a_recorder_works_on_after_it_forgot_everything(recorder: Recorder, gate: Gate) -> None:
