@@ -26,7 +26,7 @@ from ir.ops.conv import BiasBackward, Conv1dBackward, Conv2dBackward, Conv3dBack
 from ir.tensor import TensorIr
 from jax_backend.lowering import lower
 from jax_backend.ops._shared import Array, dot_precision, is_half, out_dtype, widen_half
-from jax_backend.ops._windows import Window
+from jax_backend.ops._windows import Window, pad_before_transposing
 
 Dims: TypeAlias = tuple[int, ...]
 Pair: TypeAlias = tuple[int, int]
@@ -175,16 +175,12 @@ def output_of(x: Array, weight: Array, pads: Sequence[Pair], g: Geometry, accumu
     """The output y (N, Cout, *count) from x, padded by `pads`, and weight; in `accumulator`, or the dtype of x."""
     plain = tuple(range(x.ndim))
     lhs, rhs = unmasked(x, 1, weight, 1, g.groups)
-    # Whoever differentiates this gets a convolution as in `input_of`; padded before, it is none that aborts.
-    steps = zip(pads, weight.shape[2:], g.stride, g.dilation, strict=True)
-    now = [pad if (pad[0], k, s, d) == (1, 2, 2, 1) else (0, 0) for pad, k, s, d in steps]
-    if any(map(any, now)):
-        lhs = lax.pad(lhs, jnp.zeros((), lhs.dtype), [(0, 0, 0), (0, 0, 0), *((*pad, 0) for pad in now)])
+    lhs, pads = pad_before_transposing(lhs, weight.shape[2:], g.stride, g.dilation, pads)
     y = lax.conv_general_dilated(
         lhs,
         rhs,
         g.stride,
-        [(low - a, high - b) for (low, high), (a, b) in zip(pads, now, strict=True)],
+        pads,
         rhs_dilation=g.dilation,
         dimension_numbers=lax.ConvDimensionNumbers(plain, plain, plain),
         feature_group_count=g.groups,
@@ -205,8 +201,7 @@ def input_of(y: Array, weight: Array, size: Sequence[int], g: Geometry, accumula
         (reach - before, length + before - spread)
         for reach, before, length, spread in zip(g.reach(kernel), g.before, size, g.spread(y.shape[2:]), strict=True)
     ]
-    # An axis with a window of 2, a stride of 2 and no padding: when XLA's CPU compiler swaps the operands it takes that
-    # for groups and aborts the process (jaxlib 0.10.2). So there is some padding, whose results are cut off.
+    # An axis as in `pad_before_transposing`: it gets some padding, whose results are cut off.
     steps = zip(pads, kernel, g.stride, g.dilation, strict=True)
     more = [int((pad, k, s, d) == ((0, 0), 2, 2, 1)) for pad, k, s, d in steps]
     y, weight = unmasked(y, 1, lax.rev(weight, plain[2:]), 0, g.groups)

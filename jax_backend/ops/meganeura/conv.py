@@ -25,6 +25,7 @@ from ir.meganeura.ops.conv import (
 )
 from jax_backend.lowering import lower
 from jax_backend.ops._shared import Array, const, dot_precision
+from jax_backend.ops._windows import pad_before_transposing
 from jax_backend.ops.meganeura._shared import Dims, declared, viewed
 
 Conv: TypeAlias = Conv2d | Conv2dGradInput | Conv2dGradWeight
@@ -64,18 +65,15 @@ def _correlate(op: Conv) -> Callable[[Array, Array], Array]:
     Unlike Burn's, its padding takes no part in products: an infinite weight that meets only padding adds nothing.
     """
     padding = [(op.padding_h, op.padding_h), (op.padding_w, op.padding_w)]
-    # Otherwise the adjoint by x has an axis with a window of 2, a dilation of 2 and no padding. When XLA's CPU compiler
-    # swaps its operands, it takes that axis for groups and aborts the process (jaxlib 0.10.2).
-    pad_before = op.stride == 2 and (2, 1) in ((op.kernel_h, op.padding_h), (op.kernel_w, op.padding_w))
+    stride = (op.stride, op.stride)
 
     def correlate(x: Array, kernel: Array) -> Array:
-        if pad_before:
-            x = lax.pad(x, const(0, x), [(0, 0, 0), (0, 0, 0), *((*edges, 0) for edges in padding)])
+        x, pads = pad_before_transposing(x, kernel.shape[2:], stride, (1, 1), padding)
         return lax.conv_general_dilated(
             x,
             kernel,
-            (op.stride, op.stride),
-            [(0, 0), (0, 0)] if pad_before else padding,
+            stride,
+            pads,
             dimension_numbers=("NCHW", "OIHW", "NCHW"),
             precision=dot_precision(op.out.dtype),
         )
