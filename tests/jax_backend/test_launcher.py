@@ -19,21 +19,9 @@ from jax_backend.handles import MemoryLimit
 from jax_backend.launcher import MAX_UNDER_WAY
 from jax_backend.recorder import Recorder
 from jax_backend.rendezvous import Rendezvous
+from tests.jax_backend.recorders import DIMS, out, read, t, upload
 
-DIMS = (2, 3)
 SIZE_BYTES = 24
-
-
-def t(id: int, status: ir.TensorStatus = ir.READ_ONLY) -> ir.TensorIr:
-    return ir.tensor(id, DIMS, ir.F32, status)
-
-
-def out(id: int) -> ir.TensorIr:
-    return t(id, ir.NOT_INIT)
-
-
-def upload(recorder: Recorder, id: int, value: float) -> None:
-    recorder.register_tensor_data_id(id, host.from_numpy(np.full(DIMS, value, np.float32), ir.F32))
 
 
 def run(recorder: Recorder, *ops: Op) -> None:
@@ -42,8 +30,9 @@ def run(recorder: Recorder, *ops: Op) -> None:
     recorder.flush()
 
 
-def read(recorder: Recorder, id: int) -> float:
-    array = host.to_numpy(recorder.read_tensor(t(id)).result())
+def number(recorder: Recorder, id: int) -> float:
+    """The number that all elements are."""
+    array = read(recorder, id)
     np.testing.assert_array_equal(array, np.full(DIMS, array[0, 0]))
     return float(array[0, 0])
 
@@ -93,7 +82,7 @@ def test_recording_goes_on_while_calls_wait_for_their_turn(recorder: Recorder, g
     assert recorder.handles.size_bytes == 0
     assert not gate.threads
     gate.open.set()
-    assert read(recorder, MAX_UNDER_WAY) == 2.0 ** (1 + MAX_UNDER_WAY)
+    assert number(recorder, MAX_UNDER_WAY) == 2.0 ** (1 + MAX_UNDER_WAY)
     assert all("launcher of ahead" in name for name in gate.threads)
 
 
@@ -115,10 +104,10 @@ def test_a_call_that_fails_takes_along_what_depends_on_it_and_nothing_else(recor
     run(recorder, ir.Add(t(1), t(0), out(2)))
     run(recorder, ir.Sub(t(0), t(0), out(3)))
     gate.open.set()
-    assert read(recorder, 3) == 0.0
+    assert number(recorder, 3) == 0.0
     for id in (1, 2):
         with pytest.raises(IrError, match="ahead: RESOURCE_EXHAUSTED"):
-            read(recorder, id)
+            number(recorder, id)
     recorder.sync()  # the reads have told it
 
 
@@ -139,11 +128,11 @@ def test_what_is_recorded_after_a_failure_was_heard_runs_without_it(recorder: Re
     gate.open.set()
     run(recorder, ir.Mul(t(0), t(0), out(1)))
     with pytest.raises(IrError, match="RESOURCE_EXHAUSTED"):
-        read(recorder, 1)
+        number(recorder, 1)
     run(recorder, ir.Add(t(1), t(0), out(2)), ir.Add(t(0), t(0), out(3)))
-    assert read(recorder, 3) == 4.0
+    assert number(recorder, 3) == 4.0
     with pytest.raises(IrError, match="RESOURCE_EXHAUSTED"):
-        read(recorder, 2)
+        number(recorder, 2)
 
 
 def test_a_result_that_others_need_is_copied_rather_than_donated(recorder: Recorder, gate: Gate) -> None:
@@ -151,7 +140,7 @@ def test_a_result_that_others_need_is_copied_rather_than_donated(recorder: Recor
     recorder.register_alias(2, 1)
     run(recorder, ir.MulScalar(t(1, ir.READ_WRITE), ir.scalar(3.0), out(3)))
     gate.open.set()
-    assert (read(recorder, 2), read(recorder, 3)) == (4.0, 12.0)
+    assert (number(recorder, 2), number(recorder, 3)) == (4.0, 12.0)
 
 
 def test_a_result_that_is_used_as_another_shape_is_named(recorder: Recorder, gate: Gate) -> None:
@@ -187,7 +176,7 @@ def test_who_looks_for_calls_does_not_wait_for_a_collective(gate: Gate, is_failu
     if is_failure:
         run(pair[0], ir.Mul(t(0), t(0), out(2)))
         with pytest.raises(IrError, match="RESOURCE_EXHAUSTED"):
-            read(pair[0], 2)
+            number(pair[0], 2)
     else:
         wide = host.from_numpy(np.zeros(100, np.float32), ir.F32)
         with pytest.raises(MemoryLimit):
@@ -195,7 +184,7 @@ def test_who_looks_for_calls_does_not_wait_for_a_collective(gate: Gate, is_failu
     assert time.monotonic() - began < 30
     upload(pair[1], 0, 3.0)
     pair[1].register_operation(reduced)
-    assert read(pair[0], 1) == 5.0
+    assert number(pair[0], 1) == 5.0
     for recorder in pair:
         recorder.close()
 
@@ -206,4 +195,4 @@ def test_a_recorder_works_on_after_it_forgot_everything(recorder: Recorder, gate
     recorder.close()
     upload(recorder, 0, 3.0)
     run(recorder, ir.Add(t(0), t(0), out(1)))
-    assert read(recorder, 1) == 6.0
+    assert number(recorder, 1) == 6.0

@@ -13,30 +13,12 @@ from hypothesis import strategies as st
 import ir
 from ir.op import Op
 from ir.segment import Limits, Rule
-from ir.tensor import READ_ONLY, READ_WRITE, TensorStatus
-from jax_backend import executable, host
+from ir.tensor import READ_ONLY, READ_WRITE
+from jax_backend import executable
 from jax_backend.cache import ProgramCache
 from jax_backend.recorder import Recorder
 from jax_backend.runner import Call
-
-DIMS = (2, 3)
-
-
-def t(id: int, status: TensorStatus = READ_ONLY, dims: tuple[int, ...] = DIMS) -> ir.TensorIr:
-    return ir.tensor(id, dims, ir.F32, status)
-
-
-def out(id: int, dims: tuple[int, ...] = DIMS) -> ir.TensorIr:
-    return t(id, ir.NOT_INIT, dims)
-
-
-def upload(recorder: Recorder, id: int, value: float | np.ndarray, dims: tuple[int, ...] = DIMS) -> None:
-    array = np.broadcast_to(np.asarray(value, np.float32), dims)
-    recorder.register_tensor_data_id(id, host.from_numpy(array, ir.F32))
-
-
-def read(recorder: Recorder, id: int, status: TensorStatus = READ_ONLY, dims: tuple[int, ...] = DIMS) -> np.ndarray:
-    return host.to_numpy(recorder.read_tensor(t(id, status, dims)).result())
+from tests.jax_backend.recorders import DIMS, out, read, t, upload
 
 
 @pytest.fixture(params=[False, True], ids=["", "launch_ahead"])

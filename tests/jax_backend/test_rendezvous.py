@@ -17,17 +17,10 @@ from jax_backend.cache import ProgramCache
 from jax_backend.collective import launch
 from jax_backend.recorder import Recorder
 from jax_backend.rendezvous import CollectiveFailure, Rendezvous
+from tests.jax_backend.recorders import DIMS, read, t
+from tests.jax_backend.recorders import out as new
 
 N = 4
-DIMS = (2, 3)
-
-
-def t(id: int, status: TensorStatus = READ_ONLY, dims: tuple[int, ...] = DIMS) -> ir.TensorIr:
-    return ir.tensor(id, dims, ir.F32, status)
-
-
-def new(id: int, dims: tuple[int, ...] = DIMS) -> ir.TensorIr:
-    return t(id, ir.NOT_INIT, dims)
 
 
 def all_reduce(
@@ -48,10 +41,6 @@ def part(device: int, step: int = 0) -> np.ndarray:
 
 def upload(recorder: Recorder, id: int, array: np.ndarray) -> None:
     recorder.register_tensor_data_id(id, host.from_numpy(array, ir.F32))
-
-
-def read(recorder: Recorder, id: int, status: TensorStatus = READ_ONLY, dims: tuple[int, ...] = DIMS) -> np.ndarray:
-    return host.to_numpy(recorder.read_tensor(t(id, status, dims)).result())
 
 
 Make = Callable[..., list[Recorder]]
